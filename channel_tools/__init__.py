@@ -1,0 +1,3 @@
+"""GPU-arch-matched conda packages for AMD: build, verify, publish and install."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,37 @@
+"""Every environment variable that ``rocm-channel`` reads, in one place.
+
+Variables of other programs (``CONDA_OVERRIDE_*``, ``PIP_*``, proxies, certificates) keep their own meaning
+and are read by those programs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLES = {
+    "ROCM_CHANNEL_ROOT": "folder with recipes/ and variants/ (default: the one around the current folder)",
+    "ROCM_CHANNEL_CACHE": "folder for the SDK root and the host-tools channel (default: <root>/.cache)",
+    "ROCM_CHANNEL_CPUS": "processors that one build may use (set for each build by `rocm-channel build`)",
+    "ROCM_CHANNEL_MEMORY_MIB": "memory in MiB that one build may use (set for each build)",
+    "ROCM_PATH": "root of the ROCm installation (default: /opt/rocm)",
+    "MAX_JOBS": "compiler jobs of one build; overrides what processors and memory allow",
+    "SOURCE_MIRROR": "address that recipes try first for their sources; not part of any hash",
+    "HIP_CLANG_PATH": "folder of the HIP compiler when it is not in ROCm's lib/llvm/bin",
+    "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "GPU targets to assume instead of looking (rocm-bootstrap)",
+    "ROCM_BOOTSTRAP_DISABLE_DETECTION": "1: look for no GPU (rocm-bootstrap)",
+    "DEBIAN_MIRROR": "Debian mirror for the SDK root when the machine's apt sources name none",
+}
+
+
+def read(name: str) -> str | None:
+    """Value of one of :data:`VARIABLES`; ``None`` when unset or empty."""
+    if name not in VARIABLES:
+        raise KeyError(name)
+    return os.environ.get(name) or None
+
+
+def read_path(name: str) -> Path | None:
+    """Value of one of :data:`VARIABLES` as a path."""
+    value = read(name)
+    return None if value is None else Path(value).expanduser()

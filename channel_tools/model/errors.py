@@ -1,0 +1,128 @@
+"""The errors that end a command.
+
+Each class has an exit code of its own, so that scripts can tell them apart, and each message says what
+was found, where, and what to do next. Exit code 2 is the command line's own (wrong usage); 60 to 79 are
+the build guards' (``build_scripts/lib``), passed through unchanged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class ChannelToolsError(Exception):
+    """Base of every error that a user sees.
+
+    :param what: one sentence: what is wrong
+    :param where: file, ``file:line`` or URL that it concerns
+    :param found: what was found there
+    :param wanted: what would be right
+    :param fix: what to do next, as a command where there is one
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | Path | None = None,
+        found: str | None = None,
+        wanted: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = None if where is None else str(where)
+        self.found = found
+        self.wanted = wanted
+        self.fix = fix
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.what}" if self.where else self.what
+        details = [
+            f"  {label}: {text}"
+            for label, text in (("found", self.found), ("wanted", self.wanted), ("fix", self.fix))
+            if text
+        ]
+        return "\n".join([head, *details])
+
+
+class MatrixError(ChannelToolsError):
+    """A variant file that an engine would misread, or that contradicts itself."""
+
+    exit_code = 10
+
+
+class RecipeError(ChannelToolsError):
+    """A recipe that cannot be read, rendered, or turned into ``meta.yaml``."""
+
+    exit_code = 11
+
+
+class OutOfSyncError(ChannelToolsError):
+    """A generated file that differs from what its source gives now."""
+
+    exit_code = 12
+
+
+class ToolMissingError(ChannelToolsError):
+    """A program or package of this host that is needed and not there."""
+
+    exit_code = 13
+
+
+class BuildFailedError(ChannelToolsError):
+    """A build that an engine ended with a failure."""
+
+    exit_code = 20
+
+
+class DependencyError(ChannelToolsError):
+    """An environment that no combination of packages on the given channels satisfies."""
+
+    exit_code = 21
+
+
+class VerifyError(ChannelToolsError):
+    """A binary whose GPU code is not what its package declares."""
+
+    exit_code = 30
+
+
+class DamagedFileError(ChannelToolsError):
+    """A file that ends early or contradicts its own headers."""
+
+    exit_code = 31
+
+
+class ChannelError(ChannelToolsError):
+    """A channel that must not, or cannot, take a change."""
+
+    exit_code = 40
+
+
+class StorageError(ChannelToolsError):
+    """A folder that cannot be written: read-only, full, or not ours."""
+
+    exit_code = 41
+
+
+class ArchRefusedError(ChannelToolsError):
+    """No package of the channel is built for the GPU of this host."""
+
+    exit_code = 50
+
+
+class RocmRefusedError(ChannelToolsError):
+    """No package of the channel is built for the ROCm release of this host."""
+
+    exit_code = 51
+
+
+class GuardError(BuildFailedError):
+    """A build guard that stopped the build; its exit code is the guard's own (60 to 79)."""
+
+    def __init__(self, what: str, *, code: int, where: str | Path | None = None) -> None:
+        super().__init__(what, where=where)
+        self.exit_code = code

@@ -1,0 +1,7 @@
+if ($?ROCM_USERSPACE_SET_ROCM_PATH) then
+  if ($?ROCM_PATH) then
+    if ("$ROCM_PATH" == "$ROCM_USERSPACE_SET_ROCM_PATH") unsetenv ROCM_PATH
+  endif
+  unsetenv ROCM_USERSPACE_SET_ROCM_PATH
+endif
+unsetenv ROCM_USERSPACE_WARNED

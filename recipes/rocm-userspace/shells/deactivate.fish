@@ -1,0 +1,8 @@
+if test -n "$ROCM_USERSPACE_SET_ROCM_PATH"
+    if test "$ROCM_PATH" = "$ROCM_USERSPACE_SET_ROCM_PATH"
+        set -e ROCM_PATH
+    end
+    set -e ROCM_USERSPACE_SET_ROCM_PATH
+end
+set -e ROCM_USERSPACE_WARNED
+true

@@ -1,0 +1,7 @@
+if [ -n "${ROCM_USERSPACE_SET_ROCM_PATH:-}" ]; then
+  if [ "${ROCM_PATH:-}" = "${ROCM_USERSPACE_SET_ROCM_PATH}" ]; then
+    unset ROCM_PATH
+  fi
+  unset ROCM_USERSPACE_SET_ROCM_PATH
+fi
+unset ROCM_USERSPACE_WARNED
