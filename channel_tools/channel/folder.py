@@ -27,6 +27,7 @@ from channel_tools.model.files import copy_whole, storage_errors, write_text_who
 from channel_tools.model.package import Package, package_stem, read_package, sha256
 
 SUBDIRS = ("linux-64", "noarch")
+INDEX_FILES = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")
 ARCH_PACKAGE = "amdgpu-arch"
 ROCM_PACKAGE = "rocm-userspace"
 
@@ -41,6 +42,39 @@ def rocm_label(release: str) -> str:
 
 def combined_label(target: str, release: str) -> str:
     return f"{target}-rocm{release}"
+
+
+@contextmanager
+def index_restored_on_failure(folders: list[Path]) -> Iterator[None]:
+    """Put the index files of ``folders`` back when the block fails, without needing room on the disk.
+
+    The indexer renames new files into place one by one, so a full disk can leave a new ``repodata.json``
+    beside old shards. Hard links keep the old ones at hand.
+    """
+    subdirs = [folder / subdir for folder in folders for subdir in SUBDIRS]
+    index_files = [subdir / name for subdir in subdirs for name in INDEX_FILES]
+    shards = {path for subdir in subdirs for path in subdir.glob("shards/*")}
+    kept: dict[Path, Path] = {}
+    try:
+        for file in index_files:
+            if file.is_file():
+                kept[file] = file.with_name(f".{file.name}.before")
+                kept[file].unlink(missing_ok=True)
+                kept[file].hardlink_to(file)
+        yield
+    except BaseException:
+        for file in index_files:
+            if file in kept:
+                kept[file].replace(file)
+            else:
+                file.unlink(missing_ok=True)
+        for subdir in subdirs:
+            for path in set(subdir.glob("shards/*")) - shards:
+                path.unlink(missing_ok=True)
+        raise
+    finally:
+        for link in kept.values():
+            link.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -130,19 +164,26 @@ class FolderChannel:
                         where=target,
                         fix="raise the build number in recipe.yaml: published files never change",
                     )
-            try:
-                for source, target in targets:
-                    existed = target.is_file()
-                    copy_whole(source, target)
-                    if not existed:
-                        placed.append(target)
-                folders = sorted({target.parent.parent for _, target in targets})
-                self._index(folders, force=replace)
-            except BaseException:
-                for target in placed:
-                    target.unlink(missing_ok=True)
-                raise
+            folders = sorted({target.parent.parent for _, target in targets})
+            if not replace and all(self._is_indexed(target) for _, target in targets):
+                return []
+            with index_restored_on_failure(folders):
+                try:
+                    for source, target in targets:
+                        existed = target.is_file()
+                        copy_whole(source, target)
+                        if not existed:
+                            placed.append(target)
+                    self._index(folders, force=replace)
+                except BaseException:
+                    for target in placed:
+                        target.unlink(missing_ok=True)
+                    raise
         return folders
+
+    def _is_indexed(self, target: Path) -> bool:
+        label = None if target.parent.parent == self.path else target.parent.parent.name
+        return target.is_file() and any(record["fn"] == target.name for record in self.records(label))
 
     def _targets(self, new: list[Package]) -> list[tuple[Path, Path]]:
         """Pairs of a package file and the place it belongs to, for all that ``new`` brings along.

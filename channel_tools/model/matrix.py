@@ -226,7 +226,8 @@ def _zip_groups(path: Path, data: Any) -> tuple[tuple[str, ...], ...]:
                 where=_at(path, line),
                 fix="write `-` alone on a line, and its keys as a block list below it",
             )
-        for key in group:
+        for position, key in enumerate(group):
+            line = group.lc.item(position)[0]
             if key not in data:
                 raise MatrixError(f"zip_keys names {key!r}, which has no values", where=_at(path, line))
             if key in seen:
