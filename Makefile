@@ -35,12 +35,12 @@ $(VENV)/bin/python:
 
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 	@echo "pip: rocm-channel and its build tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[build]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[build]'
 	@touch $@
 
 $(VENV)/.ready-test: $(VENV)/.ready
 	@echo "pip: test tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[build,test]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[build,test]'
 	@touch $@
 
 clean:

@@ -165,7 +165,7 @@ class Builder:
             if len(built) == 1:
                 return built[0]
             said = {"error": f"it left {len(built)} packages where one was expected"}
-        raise classify(log, said["error"], channels_for(node, settings))
+        raise classify(log, said["error"], channels_for(node, settings), run.output)
 
     def _run_job(self, stem: str, command: list[str], stdin: str, environ: object) -> dict[str, str]:
         with self._process(stem, command, environ, subprocess.PIPE, subprocess.PIPE) as process:

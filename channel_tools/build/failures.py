@@ -7,6 +7,7 @@ engines' texts is in this module.
 from __future__ import annotations
 
 import re
+import shutil
 from collections import deque
 from pathlib import Path
 
@@ -25,14 +26,16 @@ NO_SPACE = re.compile(r"No space left on device|os error 28|Disk quota exceeded|
 READ_ONLY = re.compile(r"Read-only file system|os error 30|Permission denied \(os error 13\)")
 GUARD_CODES = range(60, 80)
 TAIL = 15
+FULL_BYTES = 1 << 20
 
 
-def classify(log: Path, said: str, channels: list[str]) -> ChannelToolsError:
+def classify(log: Path, said: str, channels: list[str], work: Path) -> ChannelToolsError:
     """The error of a failed build.
 
     :param log: its log, which may be missing
     :param said: what the engine's exception said
     :param channels: the channels it had, to find out why a solve failed
+    :param work: its work folder, to see whether the disk is full: some tools lose a write without a word
     """
     lines = _tail(log, 400)
     text = "\n".join([*lines, said])
@@ -41,8 +44,8 @@ def classify(log: Path, said: str, channels: list[str]) -> ChannelToolsError:
         codes = [int(next(filter(None, m))) for m in STATUS.findall(text)]
         code = next((code for code in codes if code in GUARD_CODES), 60)
         return GuardError(guard, code=code, where=log)
-    if NO_SPACE.search(text):
-        return StorageError("the disk is full", where=log, fix="free some space, or build on another disk")
+    if NO_SPACE.search(text) or _is_full(work):
+        return StorageError("the disk is full", where=work, fix="free some space, or build on another disk")
     if READ_ONLY.search(said):
         return StorageError(f"cannot be written: {said}", where=log, fix="choose folders that can be written")
     if "Failed to resolve dependencies" in text:
@@ -55,6 +58,13 @@ def classify(log: Path, said: str, channels: list[str]) -> ChannelToolsError:
     if "Test failed" in said or "Package tests failed" in text:
         return BuildFailedError("the package was built and its test failed", where=log, found=_last(lines))
     return BuildFailedError(f"the build failed: {said}", where=log, found=_last(lines))
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < FULL_BYTES
+    except OSError:
+        return False
 
 
 def _tail(log: Path, count: int) -> list[str]:

@@ -48,7 +48,7 @@ def build(
         raise typer.BadParameter(f"is one of {', '.join(ENGINES)}", param_hint="--engine")
     project = Project.find()
     matrix = options.selected_matrix(project, archs, releases, pythons)
-    chosen = choose(project, tuple(tool_channels or ()), toolchain, rocm_path)
+    chosen = choose(project, options.channel_urls(tool_channels), toolchain, rocm_path)
     plan = make_plan(project, matrix, chosen, FolderChannel(channel.absolute())).select(recipes)
     work = [step for step in plan.steps if step.state == MISSING or rebuild]
     if chosen.kind == "host":

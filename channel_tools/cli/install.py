@@ -42,7 +42,9 @@ def install(
             typer.echo(note, err=True)
     if prefix is not None and not dry_run:
         check_writable(prefix)
-    records = install_into(source, prefix, specs, selection, more_channels or (), dry_run=dry_run)
+    records = install_into(
+        source, prefix, specs, selection, options.channel_urls(more_channels), dry_run=dry_run
+    )
     if json_:
         options.print_json({"version": 1, "prefix": str(prefix) if prefix else None, "packages": records})
         return

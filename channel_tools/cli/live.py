@@ -31,7 +31,7 @@ class Display:
             console=self._console, get_renderable=self._table, refresh_per_second=4, transient=True
         )
         if headline:
-            self._console.print(headline)
+            self._console.print(headline, soft_wrap=True)
 
     def __enter__(self) -> Display:
         if self._console.is_terminal:

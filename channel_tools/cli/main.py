@@ -54,9 +54,11 @@ def main() -> None:
     """Run the command line; end the process with the exit code of the error, if there is one."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        app(standalone_mode=False)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
+        # Typer turns Exit and KeyboardInterrupt into the value returned here.
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        sys.exit(code if isinstance(code, int) else 0)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("interrupted: running builds were ended, the channel has whole packages only", err=True)
         sys.exit(INTERRUPTED)

@@ -53,6 +53,11 @@ def selected_matrix(
     return load_matrix(project).restricted({key: values for key, values in chosen.items() if values})
 
 
+def channel_urls(channels: Sequence[str] | None) -> tuple[str, ...]:
+    """Channels as the solver takes them: a folder that is there becomes its URL, a name stays."""
+    return tuple(Path(c).resolve().as_uri() if Path(c).is_dir() else c for c in channels or ())
+
+
 def check_toolchain(kind: str | None) -> None:
     if kind not in (None, "conda", "host"):
         raise typer.BadParameter("is conda or host", param_hint="--toolchain")

@@ -30,7 +30,7 @@ def plan(
     options.check_toolchain(toolchain)
     project = Project.find()
     matrix = options.selected_matrix(project, archs, releases, pythons)
-    chosen = choose(project, tuple(tool_channels or ()), toolchain, rocm_path)
+    chosen = choose(project, options.channel_urls(tool_channels), toolchain, rocm_path)
     steps = make_plan(project, matrix, chosen, FolderChannel(channel))
     if recipes:
         steps = steps.select(recipes)

@@ -32,7 +32,10 @@ def make_package(
     """A real package with one small file."""
     recipe = {
         "package": {"name": name, "version": version},
-        "build": {"string": build, "script": [f'mkdir -p $PREFIX/share; echo {content} > "$PREFIX/share/{name}"']},
+        "build": {
+            "string": build,
+            "script": [f'mkdir -p $PREFIX/share; echo {content} > "$PREFIX/share/{name}"'],
+        },
         "about": {"license": "BSD-3-Clause"},
         "extra": extra,
     }
@@ -61,9 +64,14 @@ def content(channel: FolderChannel) -> dict[str, set[str]]:
 @pytest.mark.parametrize("arch_first", [True, False])
 def test_declared_builds_go_to_labels_only_in_any_order(tmp_path: Path, arch_first: bool) -> None:
     channel = FolderChannel(tmp_path / "channel")
-    archs = [declared_arch(tmp_path / "a", "gfx942", "9.4.2"), declared_arch(tmp_path / "b", "gfx90a", "9.0.10")]
+    archs = [
+        declared_arch(tmp_path / "a", "gfx942", "9.4.2"),
+        declared_arch(tmp_path / "b", "gfx90a", "9.0.10"),
+    ]
     releases = [declared_rocm(tmp_path / "c", "7.0"), declared_rocm(tmp_path / "d", "7.2")]
-    detected = make_package(tmp_path / "e", "amdgpu-arch", "9.4.2", "gfx942_detected_0", {"rocm_arch": "gfx942"})
+    detected = make_package(
+        tmp_path / "e", "amdgpu-arch", "9.4.2", "gfx942_detected_0", {"rocm_arch": "gfx942"}
+    )
     for package in [*archs, *releases] if arch_first else [*releases, *archs]:
         channel.add([package])
     channel.add([detected])
@@ -101,9 +109,12 @@ def test_same_name_and_other_content_is_refused_and_changes_nothing(tmp_path: Pa
     after = {p: p.read_bytes() for p in channel.path.rglob("*") if p.is_file()}
     assert {p.name: before[p] == after.get(p) for p in before} == {p.name: True for p in after}
     channel.add([second], replace=True)
-    assert channel.records()[0]["sha256"] != json.loads(before[channel.path / "linux-64" / "repodata.json"])[
-        "packages.conda"
-    ]["x-1-0.conda"]["sha256"]
+    assert (
+        channel.records()[0]["sha256"]
+        != json.loads(before[channel.path / "linux-64" / "repodata.json"])["packages.conda"]["x-1-0.conda"][
+            "sha256"
+        ]
+    )
 
 
 def test_a_channel_takes_builds_of_one_toolchain(tmp_path: Path) -> None:
@@ -182,7 +193,7 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
     package = make_package(tmp_path / "a", "x", "1", "0", {})
     mount = tmp_path / "mount"
     mount.mkdir()
-    script = f"mount -t tmpfs -o ro tmpfs {mount} && exec {shutil.which(sys.executable)} -c \"$ADD\" {mount}/c {package}"
+    script = f'mount -t tmpfs -o ro tmpfs {mount} && exec {shutil.which(sys.executable)} -c "$ADD" {mount}/c {package}'
     done = subprocess.run(
         ["unshare", "--mount", "bash", "-c", script],
         env={**os.environ, "ADD": ADD},

@@ -129,7 +129,12 @@ def test_a_broken_recipe_is_one_clear_error(repo_root: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("spec", "name"),
-    [("rocm-userspace 7.2.*", "rocm-userspace"), ("amdgpu-arch==9.4.2", "amdgpu-arch"), ("a::b >=1", "b"), ("c", "c")],
+    [
+        ("rocm-userspace 7.2.*", "rocm-userspace"),
+        ("amdgpu-arch==9.4.2", "amdgpu-arch"),
+        ("a::b >=1", "b"),
+        ("c", "c"),
+    ],
 )
 def test_spec_name(spec: str, name: str) -> None:
     assert spec_name(spec) == name

@@ -53,7 +53,10 @@ def test_an_integrated_gpu_beside_one_on_offer_does_not_confuse() -> None:
 @pytest.mark.parametrize(
     ("targets", "words"),
     [
-        (["gfx1100"], ["gfx1100 (ISA 11.0.0)", "gfx90a (ISA 9.0.10), gfx942 (ISA 9.4.2)", "--arch", "variants/"]),
+        (
+            ["gfx1100"],
+            ["gfx1100 (ISA 11.0.0)", "gfx90a (ISA 9.0.10), gfx942 (ISA 9.4.2)", "--arch", "variants/"],
+        ),
         (["gfx950"], ["gfx950 (ISA 9.5.0)", "gfx942"]),
         ([], ["no AMD GPU", "gfx942", "--arch"]),
         (["gfx90a", "gfx942"], ["several archs", "--arch gfx90a"]),
@@ -91,7 +94,14 @@ def test_declaring_something_else_than_the_host_has_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("text", "release"),
-    [("7.2.3-123\n", "7.2"), ("7.0.0", "7.0"), ("10.0", "10.0"), ("7.14.1+git\n", "7.14"), ("", None), ("x", None)],
+    [
+        ("7.2.3-123\n", "7.2"),
+        ("7.0.0", "7.0"),
+        ("10.0", "10.0"),
+        ("7.14.1+git\n", "7.14"),
+        ("", None),
+        ("x", None),
+    ],
 )
 def test_release_of_a_rocm_root(tmp_path: Path, text: str, release: str | None) -> None:
     (tmp_path / ".info").mkdir()
