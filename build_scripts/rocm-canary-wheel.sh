@@ -41,7 +41,8 @@ guard_jobs
 
 export HIPCXX=$HIP_CLANG HIPFLAGS="--rocm-path=$ROCM_PATH $HIP_HOST_FLAGS"
 export CMAKE_ARGS="-DCMAKE_HIP_ARCHITECTURES=$rocm_arch -DCMAKE_HIP_COMPILER_ROCM_ROOT=$ROCM_PATH \
--DCMAKE_PREFIX_PATH=$ROCM_PATH -DCMAKE_SHARED_LINKER_FLAGS=-Wl,-rpath-link,$ROCM_PATH/lib"
+-DCMAKE_PREFIX_PATH=$ROCM_PATH -DCMAKE_SHARED_LINKER_FLAGS=-Wl,-rpath-link,$ROCM_PATH/lib \
+-DROCM_CANARY_ROCM_VERSION=$rocm_version -DROCM_CANARY_HIP_SDK=$hip_sdk -DROCM_CANARY_TOOLCHAIN=host"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if ! python3 -m pip wheel --quiet --no-build-isolation --no-deps --no-index --wheel-dir "$work" "$source_dir" >"$work/log" 2>&1; then
