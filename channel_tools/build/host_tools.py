@@ -20,7 +20,7 @@ from typing import Any
 
 from channel_tools import rattler_process
 from channel_tools.model.errors import StorageError, ToolMissingError
-from channel_tools.model.files import check_writable, write_text_whole
+from channel_tools.model.files import check_writable, locked, write_text_whole
 
 # libstdc++'s soname counts on while GCC's version does; from the libstdc++ manual, "ABI Policy and
 # Guidelines", section on releases.
@@ -69,19 +69,25 @@ def make_host_tools(channel: Path, gcc_major: str, pythons: tuple[str, ...] = ()
     glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[-1]
     bridges = find_bridges(gcc_major, glibc, pythons)
     state = {"version": LAYOUT, "bridges": [asdict(bridge) for bridge in bridges]}
-    state_file = channel / STATE
-    if state_file.is_file() and json.loads(state_file.read_text(encoding="utf-8")) == json.loads(
-        json.dumps(state)
-    ):
-        return HostTools(channel, glibc, bridges, fresh=False)
+    with locked(channel.with_name(f".{channel.name}.lock")):
+        fresh = not _is_current(channel / STATE, state)
+        if fresh:
+            _assemble(channel, state)
+    return HostTools(channel, glibc, bridges, fresh)
+
+
+def _is_current(file: Path, state: object) -> bool:
+    return file.is_file() and json.loads(file.read_text(encoding="utf-8")) == json.loads(json.dumps(state))
+
+
+def _assemble(channel: Path, state: dict[str, Any]) -> None:
+    """Make the channel beside its place, then put it there."""
     check_writable(channel.parent)
     partial = channel.with_name(f"{channel.name}.partial.{os.getpid()}")
     try:
         for subdir in ("linux-64", "noarch"):
             (partial / subdir).mkdir(parents=True)
-        rattler_process.call(
-            "assemble", {"output": str(partial), "bridges": [asdict(bridge) for bridge in bridges]}
-        )
+        rattler_process.call("assemble", {"output": str(partial), "bridges": state["bridges"]})
         write_text_whole(partial / STATE, json.dumps(state, indent=1) + "\n")
         if channel.exists():
             shutil.rmtree(channel)
@@ -90,7 +96,6 @@ def make_host_tools(channel: Path, gcc_major: str, pythons: tuple[str, ...] = ()
         raise StorageError(f"the bridge packages cannot be made: {error}", where=channel) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return HostTools(channel, glibc, bridges, fresh=True)
 
 
 def find_bridges(gcc_major: str, glibc: str, pythons: tuple[str, ...] = ()) -> tuple[Bridge, ...]:

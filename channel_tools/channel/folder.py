@@ -13,7 +13,6 @@ Routing is by build string: a declared build in the main channel would give ever
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from typing import Any
 
 from channel_tools import rattler_process
 from channel_tools.model.errors import ChannelError, StorageError
-from channel_tools.model.files import copy_whole, storage_errors, write_text_whole
+from channel_tools.model.files import copy_whole, locked, storage_errors, write_text_whole
 from channel_tools.model.package import Package, package_stem, read_package, sha256
 
 SUBDIRS = ("linux-64", "noarch")
@@ -141,7 +140,7 @@ class FolderChannel:
         """
         if (self.path / "linux-64" / "repodata.json").is_file():
             return
-        with storage_errors(self.path), self._lock():
+        with storage_errors(self.path), locked(self.path / ".lock"):
             self._index([self.path])
 
     def add(self, packages: list[Path], *, replace: bool = False) -> list[Path]:
@@ -154,7 +153,7 @@ class FolderChannel:
         """
         new = [read_package(path) for path in packages]
         placed: list[Path] = []
-        with storage_errors(self.path), self._lock():
+        with storage_errors(self.path), locked(self.path / ".lock"):
             self._check_toolchain(new)
             targets = self._targets(new)
             for source, target in targets:
@@ -251,10 +250,3 @@ class FolderChannel:
                 where=self.path,
                 fix="free some space on the disk, or choose a folder that can be written",
             ) from error
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield

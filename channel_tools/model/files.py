@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -52,6 +53,20 @@ def written_whole(path: Path) -> Iterator[Path]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def locked(lock: Path) -> Iterator[None]:
+    """Hold a lock file for the length of the block; other processes wait.
+
+    :raises StorageError: the lock file cannot be made
+    """
+    with storage_errors(lock.parent):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        handle = lock.open("w")
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def copy_whole(source: Path, target: Path) -> None:

@@ -216,11 +216,13 @@ def _values(path: Path, data: Any, key: str) -> tuple[str, ...]:
 
 
 def _zip_groups(path: Path, data: Any) -> tuple[tuple[str, ...], ...]:
+    from ruamel.yaml.comments import CommentedSeq
+
     groups = data.get(ZIP_KEYS, [])
     seen: set[str] = set()
     for index, group in enumerate(groups):
         line = groups.lc.item(index)[0]
-        if not isinstance(group, list) or len(group) < 2:
+        if not isinstance(group, CommentedSeq) or len(group) < 2:
             raise MatrixError(
                 "an entry of zip_keys is not a list of two or more keys",
                 where=_at(path, line),
