@@ -1,4 +1,4 @@
-"""Builds that go wrong on purpose: each ends in one message and its own exit code, and the channel stays whole."""
+"""Builds that go wrong on purpose: one message, an exit code of its own, and a channel that stays whole."""
 
 from __future__ import annotations
 

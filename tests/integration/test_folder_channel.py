@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -193,7 +192,7 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
     package = make_package(tmp_path / "a", "x", "1", "0", {})
     mount = tmp_path / "mount"
     mount.mkdir()
-    script = f'mount -t tmpfs -o ro tmpfs {mount} && exec {shutil.which(sys.executable)} -c "$ADD" {mount}/c {package}'
+    script = f'mount -t tmpfs -o ro tmpfs {mount} && exec {sys.executable} -c "$ADD" {mount}/c {package}'
     done = subprocess.run(
         ["unshare", "--mount", "bash", "-c", script],
         env={**os.environ, "ADD": ADD},

@@ -1,0 +1,222 @@
+"""Clang offload bundles, plain and compressed, one after another at any alignment.
+
+Formats: https://clang.llvm.org/docs/ClangOffloadBundler.html, "Bundled Code Object File Layout" and
+"Compressed Bundle"; the header of the compressed one grew twice:
+
+=======  ============================================================  =====
+version  after the 4 bytes ``CCOB``                                    bytes
+=======  ============================================================  =====
+1        u16 version, u16 method, u32 raw size, u64 hash                  20
+2        u16 version, u16 method, u32 total, u32 raw size, u64 hash       24
+3        u16 version, u16 method, u64 total, u64 raw size, u64 hash       32
+=======  ============================================================  =====
+
+Method is 0 (zlib) or 1 (zstd); the hash is the first 8 bytes of the MD5 of the raw bundle; total counts the
+header too, and version 1 leaves the end to the decompressor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from channel_tools.verify import unpack
+from channel_tools.verify.findings import Fault, Findings
+from channel_tools.verify.images import read_image
+from channel_tools.verify.source import DamageError, Source, printable
+from channel_tools.verify.targets import bundle_id_target
+
+MAGIC: Final = b"__CLANG_OFFLOAD_BUNDLE__"
+COMPRESSED_MAGIC: Final = b"CCOB"
+
+_MAX_ENTRIES: Final = 1024
+_MAX_ID: Final = 1024
+_COUNT = struct.Struct("<Q")
+_ENTRY = struct.Struct("<QQQ")
+_VERSION = struct.Struct("<4xHH")
+_COMPRESSED_REST: Final = {1: struct.Struct("<I8s"), 2: struct.Struct("<II8s"), 3: struct.Struct("<QQ8s")}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    bundle_id: str
+    offset: int
+    size: int
+
+
+def is_bundle(head: bytes) -> bool:
+    """Does a plain or compressed bundle start with these bytes (24 are enough)?"""
+    return head.startswith((MAGIC, COMPRESSED_MAGIC))
+
+
+def read_bundles(source: Source, findings: Findings) -> int:
+    """Read every bundle from the start of ``source`` to its end; zeros may lie between them.
+
+    :return: how many bundles were met, the damaged ones included
+    """
+    count = 0
+    position = source.skip_zeros(0)
+    while position < source.size:
+        count += 1
+        try:
+            position = source.skip_zeros(read_bundle(source, position, findings))
+        except DamageError as damage:
+            findings.add_damage(damage)
+            break
+    return count
+
+
+def read_bundle(source: Source, offset: int, findings: Findings) -> int:
+    """Read one bundle; return the offset after it.
+
+    :raises DamageError: no bundle starts here, or its end cannot be told
+    """
+    head = source.peek(offset, len(MAGIC))
+    if head == MAGIC:
+        return _read_plain(source, offset, findings)
+    if head.startswith(COMPRESSED_MAGIC):
+        return _read_compressed(source, offset, findings)
+    raise source.damage(
+        "no offload bundle where one should start",
+        offset,
+        found=head[:8].hex(" "),
+        wanted=f"{MAGIC.decode()}, {COMPRESSED_MAGIC.decode()}, or zeros to the end",
+    )
+
+
+def _read_plain(source: Source, offset: int, findings: Findings) -> int:
+    entries, end = _entry_table(source, offset)
+    table_end = end
+    last = offset
+    for entry in sorted(entries, key=lambda entry: entry.offset):
+        start = offset + entry.offset
+        with findings.keep_damage():
+            target = _target_of(source, offset, entry)
+            if target is None and not entry.size:
+                continue
+            if entry.size and (start < table_end or start < last):
+                raise source.damage(
+                    f"bundle entry {entry.bundle_id} lies over another part of its bundle",
+                    start,
+                    found=f"offset {entry.offset:#x}",
+                    wanted=f"at least {max(table_end, last) - offset:#x}",
+                )
+            window = source.window(start, entry.size, f"bundle entry {entry.bundle_id}")
+            last = start + entry.size
+            if target is not None:
+                read_image(window, target, findings)
+        end = max(end, min(start + entry.size, source.size))
+    _check_ids(source, offset, entries, findings)
+    return end
+
+
+def _entry_table(source: Source, offset: int) -> tuple[list[_Entry], int]:
+    position = offset + len(MAGIC)
+    (count,) = source.unpack(_COUNT, position, "number of bundle entries")
+    position += _COUNT.size
+    if not 0 < count <= _MAX_ENTRIES:
+        raise source.damage(
+            "number of bundle entries", position - 8, found=str(count), wanted=f"1 to {_MAX_ENTRIES}"
+        )
+    entries = []
+    for index in range(count):
+        start, size, length = source.unpack(_ENTRY, position, f"bundle entry {index}")
+        if not 0 < length <= _MAX_ID:
+            raise source.damage(
+                f"length of the id of bundle entry {index}",
+                position + 16,
+                found=str(length),
+                wanted=f"1 to {_MAX_ID}",
+            )
+        position += _ENTRY.size
+        raw = source.read(position, length, f"id of bundle entry {index}")
+        entries.append(_Entry(printable(raw), start, size))
+        position += length
+    return entries, position
+
+
+def _target_of(source: Source, offset: int, entry: _Entry) -> str | None:
+    try:
+        return bundle_id_target(entry.bundle_id)
+    except ValueError as error:
+        raise source.damage(
+            "bundle entry id",
+            offset,
+            found=str(error),
+            wanted="an id such as hipv4-amdgcn-amd-amdhsa--gfx942",
+        ) from error
+
+
+def _check_ids(source: Source, offset: int, entries: list[_Entry], findings: Findings) -> None:
+    ids = [entry.bundle_id for entry in entries]
+    for twice in sorted({bundle_id for bundle_id in ids if ids.count(bundle_id) > 1}):
+        findings.faults.append(
+            Fault(
+                "a bundle holds two entries of one id",
+                source.place(offset),
+                found=twice,
+                wanted="each id once",
+                damage=True,
+            )
+        )
+
+
+def _read_compressed(source: Source, offset: int, findings: Findings) -> int:
+    version, method = source.unpack(_VERSION, offset, "header of a compressed bundle")
+    rest = _COMPRESSED_REST.get(version)
+    if rest is None or method not in (0, 1):
+        raise source.damage(
+            "a compressed bundle of an unknown kind",
+            offset + 4,
+            found=f"version {version}, method {method}",
+            wanted="version 1 to 3, method 0 (zlib) or 1 (zstd)",
+        )
+    fields = rest.unpack(source.read(offset + _VERSION.size, rest.size, "header of a compressed bundle"))
+    raw_size, wanted_hash = fields[-2:]
+    header = _VERSION.size + rest.size
+    total = fields[0] if version > 1 else source.size - offset
+    if total < header:
+        raise source.damage(
+            "total size of a compressed bundle", offset + 8, found=str(total), wanted=f"at least {header}"
+        )
+    source.window(offset, total, "compressed bundle")
+    payload = source.window(offset + header, total - header, "compressed bundle")
+    with findings.keep_damage():
+        decompress = unpack.zstd if method else unpack.zlib_stream
+        raw, used = decompress(payload, raw_size, "compressed bundle")
+        if version == 1:
+            total = header + used
+        elif used != payload.size:
+            raise payload.damage(
+                "a compressed bundle is longer than its data",
+                used,
+                found=f"{payload.size - used} bytes more",
+                wanted=f"a total size of {header + used}",
+            )
+        _read_unpacked(source, offset, raw, wanted_hash, findings)
+    return offset + total
+
+
+def _read_unpacked(source: Source, offset: int, raw: bytearray, wanted: bytes, findings: Findings) -> None:
+    found = hashlib.md5(raw, usedforsecurity=False).digest()[:8]
+    if found != wanted:
+        findings.add_damage(
+            source.damage(
+                "a compressed bundle does not match its hash",
+                offset,
+                found=found[::-1].hex(),
+                wanted=wanted[::-1].hex(),
+            )
+        )
+    inner = Source.of_bytes(f"{source.name} (unpacked from {source.place(offset):#x})", raw)
+    if inner.peek(0, len(MAGIC)) != MAGIC:
+        raise inner.damage(
+            "a compressed bundle holds no bundle", 0, found=inner.peek(0, 8).hex(" "), wanted=MAGIC.decode()
+        )
+    end = inner.skip_zeros(_read_plain(inner, 0, findings))
+    if end != inner.size:
+        raise inner.damage(
+            "more data after the bundle", end, found=f"{inner.size - end} bytes", wanted="zeros or the end"
+        )

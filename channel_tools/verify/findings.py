@@ -1,0 +1,70 @@
+"""What reading a file brings to light: code objects, and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from channel_tools.verify.source import DamageError
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One reason why a file or package must not be used as it is.
+
+    ``damage`` is true where bytes are missing or contradict each other, false where they are sound and not
+    what the package declares.
+    """
+
+    what: str
+    offset: int | None = None
+    found: str | None = None
+    wanted: str | None = None
+    fix: str | None = None
+    damage: bool = False
+
+    def within(self, part: str) -> Fault:
+        """The same fault, with the part of the file that it concerns."""
+        return replace(self, what=f"{part}: {self.what}")
+
+    def __str__(self) -> str:
+        head = self.what if self.offset is None else f"at {self.offset:#x}: {self.what}"
+        details = [
+            f"{label}: {text}"
+            for label, text in (("found", self.found), ("expected", self.wanted), ("do", self.fix))
+            if text
+        ]
+        return "; ".join([head, *details])
+
+
+@dataclass(frozen=True)
+class CodeObject:
+    """Code for one GPU target, ``offset`` and ``size`` in bytes of the file (or of an unpacked bundle)."""
+
+    target: str
+    offset: int
+    size: int
+
+
+@dataclass
+class Findings:
+    """Collects what the readers of the file ``name`` see; readers go on after a fault wherever they can."""
+
+    name: str
+    objects: list[CodeObject] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def add_damage(self, damage: DamageError) -> None:
+        fix = damage.fix or "fetch it again; where it was built so, build it again"
+        fault = Fault(damage.what, damage.offset, damage.found, damage.wanted, fix, damage=True)
+        elsewhere = damage.where is not None and damage.where != self.name
+        self.faults.append(fault.within(str(damage.where)) if elsewhere else fault)
+
+    @contextmanager
+    def keep_damage(self) -> Iterator[None]:
+        """Turn damage met in the block into a fault, and go on after it."""
+        try:
+            yield
+        except DamageError as damage:
+            self.add_damage(damage)
