@@ -50,9 +50,12 @@ def _input_files(node: Node, scripts: Path) -> Iterator[tuple[str, Path]]:
         name = file.relative_to(node.recipe)
         if file.is_file() and name.name not in GENERATED and not LEFTOVERS.intersection(name.parts):
             yield f"recipe/{name}", file
-    for file in (scripts / f"{node.package}.sh", *sorted((scripts / "lib").glob("*.sh"))):
-        if file.is_file():
-            yield f"scripts/{file.relative_to(scripts)}", file
+    script = scripts / f"{node.package}.sh"
+    if script.is_file():
+        yield f"scripts/{script.name}", script
+        if "/lib/" in script.read_text(encoding="utf-8"):
+            for file in sorted((scripts / "lib").glob("*.sh")):
+                yield f"scripts/lib/{file.name}", file
 
 
 def git_commit(root: Path) -> str | None:

@@ -50,11 +50,10 @@ def _print_tree(plan: Plan) -> None:
     root = Tree("in build order")
     for step in plan.steps:
         node = step.node
-        recipe = recipes.setdefault(
-            node.package, root.add(node.package) if node.package not in recipes else root
-        )
+        if node.package not in recipes:
+            recipes[node.package] = root.add(node.package)
         state = f"[{colours[step.state]}]{step.state}[/]"
-        branch = recipe.add(f"{node.version} {node.build}  {state}")
+        branch = recipes[node.package].add(f"{node.version} {node.build}  {state}")
         for need in node.needs:
             branch.add(f"[dim]{need}[/]")
     console.print(root)
