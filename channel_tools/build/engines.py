@@ -22,6 +22,7 @@ from channel_tools.channel.folder import FolderChannel, combined_label
 from channel_tools.model.errors import ToolMissingError
 from channel_tools.model.files import write_text_whole
 from channel_tools.model.project import Project
+from channel_tools.sources.store import Store
 
 ENGINES = ("rattler", "conda-build", "mambabuild")
 _PROGRAMS = {"conda-build": ["conda", "build"], "mambabuild": ["conda", "mambabuild"]}
@@ -85,6 +86,9 @@ def invocation(node: Node, settings: Settings, log: Path, *, write: bool = True)
         "ROCM_CHANNEL_MEMORY_MIB": str(settings.memory_mib),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     }
+    mirror = Store.of(settings.project).mirror_url() if write and "SOURCE_MIRROR" not in environ else None
+    if mirror:
+        environ["SOURCE_MIRROR"] = mirror
     if settings.toolchain.rocm_path is not None:
         environ["ROCM_PATH"] = str(settings.toolchain.rocm_path.resolve())
     if settings.engine == "rattler":

@@ -1,21 +1,68 @@
-"""The command ``rocm-channel``: errors turned into one message and one exit code each."""
+"""The command ``rocm-channel``: errors turned into one message and one exit code each.
+
+A command's module is imported when the command is asked for, so that starting costs what is used.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from channel_tools import __version__
-from channel_tools.cli import build, host_tools, install, plan, recipes, variants, verify
 from channel_tools.model.errors import ChannelToolsError
 
 INTERRUPTED = 130
 
+# Command, and the module below channel_tools.cli that has the function, or the Typer app, of that name.
+COMMANDS = {
+    "variants": "variants.variants",
+    "recipes": "recipes.app",
+    "sources": "sources.app",
+    "stage": "stage.stage",
+    "deps": "deps.deps",
+    "bump": "bump.bump",
+    "preflight": "preflight.preflight",
+    "host-tools": "host_tools.host_tools",
+    "plan": "plan.plan",
+    "build": "build.build",
+    "verify": "verify.verify",
+    "install": "install.install",
+}
+
+
+class LazyCommands(TyperGroup):
+    """A group that imports the module of a command only when that command is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name].split(".")
+        found = getattr(importlib.import_module(f"channel_tools.cli.{module}"), attribute)
+        if not isinstance(found, typer.Typer):
+            found = _app_of(cmd_name, found)
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+
+def _app_of(name: str, function: Any) -> typer.Typer:
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command(name)(function)
+    return app
+
+
 app = typer.Typer(
+    cls=LazyCommands,
     name="rocm-channel",
     help="GPU-arch-matched conda packages for AMD: build, verify, publish and install.",
     no_args_is_help=True,
@@ -23,13 +70,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("variants")(variants.variants)
-app.add_typer(recipes.app, name="recipes")
-app.command("host-tools")(host_tools.host_tools)
-app.command("plan")(plan.plan)
-app.command("build")(build.build)
-app.command("verify")(verify.verify)
-app.command("install")(install.install)
 
 
 def _version(wanted: bool) -> None:
@@ -53,6 +93,8 @@ def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
 def main() -> None:
     """Run the command line; end the process with the exit code of the error, if there is one."""
     signal.signal(signal.SIGTERM, _terminated)
+    if not os.environ.get("SOURCE_MIRROR"):
+        os.environ.pop("SOURCE_MIRROR", None)  # empty is no address, and recipes would take it for one
     try:
         # Typer turns Exit and KeyboardInterrupt into the value returned here.
         code = app(standalone_mode=False)
@@ -60,7 +102,7 @@ def main() -> None:
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except (KeyboardInterrupt, typer.Abort):
-        typer.echo("interrupted: running builds were ended, the channel has whole packages only", err=True)
+        typer.echo("interrupted: what ran was ended, and no half file is left", err=True)
         sys.exit(INTERRUPTED)
     except ChannelToolsError as error:
         typer.echo(f"error: {error}", err=True)

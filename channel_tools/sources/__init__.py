@@ -1,0 +1,1 @@
+"""Sources: what the recipes need, a store of it, fetching, and staging for inspection."""
