@@ -20,16 +20,18 @@ from typing import Any
 
 import pytest
 import rattler_build as engine
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from channel_tools.model.matrix import read_matrix
+from channel_tools.sources.fetch import Fetcher
+from channel_tools.sources.needed import Source
+from channel_tools.sources.store import Store
 
 pytestmark = pytest.mark.network
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipes" / "vllm-rocm"
 MATRIX = read_matrix(ROOT / "variants" / "conda_build_config.yaml")
+STORE = Store(ROOT / ".cache" / "sources")
 PLATFORM = engine.PlatformConfig(target_platform="linux-64")
 
 
@@ -45,8 +47,12 @@ class Release:
         return self.row["vllm_version"]
 
     @property
+    def archive_name(self) -> str:
+        return f"vllm-{self.version}.tar.gz"
+
+    @property
     def archive(self) -> Path:
-        return ROOT / ".cache" / "sources" / f"vllm-{self.version}.tar.gz"
+        return STORE.path(self.row["vllm_sha256"])
 
     @property
     def patches(self) -> list[Path]:
@@ -79,33 +85,12 @@ def releases() -> list[Release]:
 
 @pytest.fixture(scope="module", params=releases(), ids=lambda release: release.version)
 def release(request: pytest.FixtureRequest) -> Release:
-    """A release whose archive is there, fetched once for the checkout and checked each time."""
+    """A release whose archive is in the checkout's store, checked against the matrix."""
     release: Release = request.param
-    if not release.archive.is_file():
-        fetch("vllm", release.archive)
+    source = release.recipe["source"][0]
+    (fetched,) = Fetcher(STORE).run([Source(release.archive_name, source["sha256"], tuple(source["url"]))])
+    assert fetched.error is None, fetched.notes
     return release
-
-
-def fetch(project: str, archive: Path) -> None:
-    """Fetch one file of a project from the index that pip is configured for.
-
-    ``pip download`` would run vLLM's setup.py, which imports torch; pip's own finder does not.
-    """
-    from pip._internal.commands import create_command
-
-    command: Any = create_command("download")
-    options, _ = command.parse_args(["--no-binary", ":all:", "--ignore-requires-python", project])
-    with command.main_context():
-        session = command.get_default_session(options)
-        finder = command._build_package_finder(options, session)
-        links = {found.link.filename: found.link for found in finder.find_all_candidates(project)}
-        url = links[archive.name].url_without_fragment
-        answer = session.get(url, headers={"Accept-Encoding": "identity"})
-        answer.raise_for_status()
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    partial = archive.with_suffix(".partial")
-    partial.write_bytes(answer.content)
-    partial.replace(archive)
 
 
 def apply(source: Path, patch: Path) -> str:
@@ -129,58 +114,6 @@ def test_patches_apply_at_their_lines(release: Release, tmp_path: Path) -> None:
     added = (source / "CMakeLists.txt").read_text().replace(before.split("\n", 1)[1], "")
     assert "cmake_language(DEFER CALL vllm_cap_optimisation)" in added
     assert not list(source.glob("**/*.rej")) and not list(source.glob("**/*.orig"))
-
-
-# conda-forge's name where it is another one.
-CONDA_NAMES = {"opencv-python-headless": "opencv", "ray": "ray-core"}
-LEFT_OUT = {
-    "amd-quark",
-    "apache-tvm-ffi",
-    "conch-triton-kernels",
-    "fastsafetensors",
-    "model-hosting-container-standards",
-    "opentelemetry-semantic-conventions-ai",
-    "pytest-asyncio",
-    "setuptools-rust",
-    "setuptools-scm",
-    "tilelang",
-    "timm",
-}
-# "==" of requirements/rocm.txt that the recipe takes as a lower bound, and says why.
-RELAXED = {"grpcio", "grpcio-reflection", "grpcio-tools", "runai-model-streamer"}
-
-
-def requirements(source: Path) -> list[Requirement]:
-    lines = [
-        line.split(" #")[0].split("#")[0].strip()
-        for name in ("common.txt", "rocm.txt")
-        for line in (source / "requirements" / name).read_text().splitlines()
-    ]
-    return [Requirement(line) for line in lines if line and not line.startswith("-r")]
-
-
-def test_run_dependencies_are_those_of_the_release(release: Release, tmp_path: Path) -> None:
-    specs = [spec for spec in release.recipe["requirements"]["run"] if isinstance(spec, str)]
-    bounds = {canonicalize_name(spec.split()[0]): sorted(spec.partition(" ")[2].split(",")) for spec in specs}
-    wanted: dict[str, list[str]] = {}
-    for requirement in requirements(release.unpack(tmp_path)):
-        name = canonicalize_name(requirement.name)
-        if name in LEFT_OUT:
-            assert name not in bounds
-            continue
-        bound = sorted(str(requirement.specifier).split(","))
-        wanted[CONDA_NAMES.get(name, name)] = (
-            [b.replace("==", ">=") for b in bound] if name in RELAXED else bound
-        )
-    # rocm.txt, which comes last, bounds setuptools more tightly than common.txt.
-    ours = {"python", "pytorch-rocm", "triton-rocm", "amdsmi", "libstdcxx"}
-    assert {name: bounds[name] for name in bounds if name not in ours} == wanted
-
-
-def test_every_requirement_left_out_has_its_reason_in_the_recipe() -> None:
-    lines = (RECIPE / "recipe.yaml").read_text().splitlines()
-    reasons = " ".join(line for line in lines if line.lstrip().startswith("# - "))
-    assert all(re.search(rf"[- ,]{re.escape(name)}[:,]", reasons) for name in LEFT_OUT)
 
 
 def test_the_server_starts_without_the_sagemaker_package(release: Release, tmp_path: Path) -> None:

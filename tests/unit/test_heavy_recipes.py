@@ -1,4 +1,4 @@
-"""LLVM, Triton, PyTorch, vLLM and AMD SMI over the whole matrix, as rattler-build reads their recipes."""
+"""LLVM, Triton, PyTorch, vLLM, AMD SMI and the aliases over the whole matrix, as rattler-build reads them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from channel_tools.model.matrix import Matrix, read_matrix
 ROOT = Path(__file__).resolve().parents[2]
 MATRIX = read_matrix(ROOT / "variants" / "conda_build_config.yaml")
 RECIPES = ("triton-llvm", "triton-rocm", "pytorch-rocm", "vllm-rocm", "amdsmi")
+# Packages without files or a build script: conda-forge's names for ours.
+ALIASES = ("pytorch", "triton")
+EVERY = (*RECIPES, *ALIASES)
 STACKS = [row for row in MATRIX.rows() if row["selection"] == "declared"]
 
 PER_ARCH = {"rocm_arch", "rocm_isa", "rocm_version"}
@@ -34,6 +37,8 @@ USED = {
     | {"vllm_version", "vllm_sha256", "triton_kernels_version", "triton_kernels_sha256"}
     | {"pytorch_version", "triton_version", "python", "hip_sdk"},
     "amdsmi": {"rocm_version", "python", "toolchain", "hip_sdk"},
+    "pytorch": {"rocm_version", "rocm_arch", "pytorch_version", "python"},
+    "triton": {"triton_version", "python"},
 }
 UNUSED = {
     "triton-llvm": PER_ARCH | {"python", "hip_sdk", "triton_version"},
@@ -41,6 +46,8 @@ UNUSED = {
     "pytorch-rocm": {"vllm_version", "triton_llvm_version", "selection"},
     "vllm-rocm": {"pytorch_sha256", "triton_sha256", "triton_llvm_version", "selection"},
     "amdsmi": {"rocm_arch", "rocm_isa", "cxx_compiler_version", "pytorch_version"},
+    "pytorch": COMPILED | {"pytorch_sha256", "triton_version", "vllm_version", "selection"},
+    "triton": COMPILED | PER_ARCH | {"triton_sha256", "pytorch_version", "selection"},
 }
 BUILD_STRINGS = {
     "triton-llvm": r"h[0-9a-f]{7}_\d+",
@@ -48,6 +55,8 @@ BUILD_STRINGS = {
     "pytorch-rocm": r"rocm(70|72)_(gfx90a|gfx942)_py312_h[0-9a-f]{7}_\d+",
     "vllm-rocm": r"rocm(70|72)_(gfx90a|gfx942)_py312_h[0-9a-f]{7}_\d+",
     "amdsmi": r"rocm(70|72)_py312_h[0-9a-f]{7}_\d+",
+    "pytorch": r"rocm(70|72)_(gfx90a|gfx942)_py312_h[0-9a-f]{7}_\d+",
+    "triton": r"rocm_py312_h[0-9a-f]{7}_\d+",
 }
 
 
@@ -106,7 +115,10 @@ def vllm(version: str) -> list[Output]:
 
 @pytest.mark.parametrize(
     ("name", "outputs"),
-    [("triton-llvm", 2), ("triton-rocm", 2), ("pytorch-rocm", 4), ("vllm-rocm", 4), ("amdsmi", 2)],
+    [
+        *[("triton-llvm", 2), ("triton-rocm", 2), ("pytorch-rocm", 4), ("vllm-rocm", 4), ("amdsmi", 2)],
+        *[("pytorch", 4), ("triton", 2)],
+    ],
 )
 def test_number_and_names_of_outputs(name: str, outputs: int) -> None:
     builds = [f"{o.recipe['package']['version']}-{o.build}" for o in render(name)]
@@ -118,7 +130,7 @@ def test_number_and_names_of_outputs(name: str, outputs: int) -> None:
             assert output.build.startswith(f"rocm{release}_{output.variant['rocm_arch']}_")
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EVERY)
 def test_each_package_depends_on_the_keys_that_make_it_and_no_other(name: str) -> None:
     for output in render(name):
         assert USED[name] <= set(output.variant), "a key that makes the package is not in its hash"
@@ -127,14 +139,14 @@ def test_each_package_depends_on_the_keys_that_make_it_and_no_other(name: str) -
 
 @pytest.mark.parametrize("row", STACKS, ids=lambda row: f"{row['rocm_version']}-{row['rocm_arch']}")
 def test_every_combination_of_the_matrix_has_every_package(row: dict[str, str]) -> None:
-    for name in RECIPES:
+    for name in EVERY:
         fitting = [o for o in render(name) if all(row[key] == value for key, value in o.variant.items())]
         assert len(fitting) == 1, f"{name}: {[o.build for o in fitting]}"
 
 
 def test_values_of_two_stacks_never_meet() -> None:
     columns = {row["rocm_version"]: row for row in STACKS}
-    for name in RECIPES:
+    for name in EVERY:
         for output in render(name):
             used = {k: v for k, v in output.variant.items() if k not in ("rocm_arch", "rocm_isa")}
             assert any(all(row[key] == value for key, value in used.items()) for row in columns.values())
@@ -157,18 +169,21 @@ def with_release(release: str, **changed: str) -> Matrix:
 
 
 def test_a_new_arch_is_an_edit_of_the_matrix_alone() -> None:
-    counts = {name: len(render(name, with_arch("gfx950", "9.5.0"))) for name in RECIPES}
-    assert counts == {"triton-llvm": 2, "triton-rocm": 2, "pytorch-rocm": 6, "vllm-rocm": 6, "amdsmi": 2}
-    for name in RECIPES:
+    counts = {name: len(render(name, with_arch("gfx950", "9.5.0"))) for name in EVERY}
+    per_arch = {"pytorch-rocm": 6, "vllm-rocm": 6, "pytorch": 6}
+    assert counts == {"triton-llvm": 2, "triton-rocm": 2, "amdsmi": 2, "triton": 2, **per_arch}
+    for name in EVERY:
         text = (ROOT / "recipes" / name / "recipe.yaml").read_text()
-        script = (ROOT / "build_scripts" / f"{name}.sh").read_text()
-        assert not re.search(r"gfx\d", text + script), f"{name} names a GPU arch"
+        script = ROOT / "build_scripts" / f"{name}.sh"
+        text += script.read_text() if name in RECIPES else ""
+        assert not re.search(r"gfx\d", text), f"{name} names a GPU arch"
 
 
 def test_a_release_with_the_same_triton_builds_no_second_triton() -> None:
     matrix = with_release("7.1")
-    counts = {name: len(render(name, matrix)) for name in RECIPES}
-    assert counts == {"triton-llvm": 2, "triton-rocm": 2, "pytorch-rocm": 6, "vllm-rocm": 6, "amdsmi": 3}
+    counts = {name: len(render(name, matrix)) for name in EVERY}
+    per_release = {"pytorch-rocm": 6, "vllm-rocm": 6, "amdsmi": 3, "pytorch": 6}
+    assert counts == {"triton-llvm": 2, "triton-rocm": 2, "triton": 2, **per_release}
 
 
 def test_a_newer_vllm_takes_the_newer_lists() -> None:
@@ -218,8 +233,10 @@ def test_needs_between_the_packages() -> None:
         "triton-llvm": set(),
         "triton-rocm": {"triton-llvm", "rocm-userspace"},
         "pytorch-rocm": {"amdgpu-arch", "rocm-userspace", "triton-rocm"},
-        "vllm-rocm": {"amdgpu-arch", "rocm-userspace", "pytorch-rocm", "triton-rocm", "amdsmi"},
+        "vllm-rocm": {"amdgpu-arch", "rocm-userspace", "amdsmi", *("pytorch-rocm", "triton-rocm"), *ALIASES},
         "amdsmi": {"rocm-userspace"},
+        "pytorch": {"pytorch-rocm"},
+        "triton": {"triton-rocm"},
     }
     for node in nodes:
         if node.package not in wanted:
@@ -237,7 +254,7 @@ def test_needs_between_the_packages() -> None:
 
 
 def test_every_spec_is_one_that_rattler_reads_strictly() -> None:
-    for name in RECIPES:
+    for name in EVERY:
         for output in render(name):
             exports = output.recipe["requirements"].get("run_exports", {})
             sections = [output.specs(section) for section in ("host", "run", "run_constraints")]
@@ -269,23 +286,62 @@ def test_libstdcxx_is_never_held_down() -> None:
         ("triton-rocm", "triton", "cuda129py312h9f3a4d2_0"),
         ("pytorch-rocm", "pytorch", "cuda129_mkl_py312_h1a2b3c4_300"),
         ("pytorch-rocm", "pytorch", "cpu_mkl_py312_h1a2b3c4_100"),
+        # Should conda-forge build for ROCm one day: many archs in one package, so none in the build string.
+        ("pytorch-rocm", "pytorch", "rocm72_mkl_py312_h1a2b3c4_300"),
+        ("triton-rocm", "triton", "rocm72_py312_h1a2b3c4_0"),
         ("vllm-rocm", "vllm", "cuda129_py312h1a2b3c4_0"),
     ],
 )
 def test_conda_forge_s_package_with_the_same_files_is_refused(name: str, foreign: str, build: str) -> None:
     for output in render(name):
-        version = output.recipe["package"]["version"]
         (spec,) = [spec for spec in output.specs("run_constraints") if spec.split()[0] == foreign]
-        constraint = MatchSpec(spec, strict=True)
-        assert not constraint.matches(package(foreign, version, build))
-        assert constraint.matches(package(foreign, version, "rocm_0")), "an alias of this channel may stand"
+        refused = package(foreign, output.recipe["package"]["version"], build)
+        assert not MatchSpec(spec, strict=True).matches(refused)
 
 
-def test_libtorch_of_conda_forge_is_refused() -> None:
-    for output in render("pytorch-rocm"):
-        (spec,) = [spec for spec in output.specs("run_constraints") if spec.startswith("libtorch")]
-        libtorch = package("libtorch", output.variant["pytorch_version"], "cpu_mkl_h1a2b3c4_100")
-        assert not MatchSpec(spec, strict=True).matches(libtorch)
+@pytest.mark.parametrize("name", ["pytorch-rocm", "vllm-rocm"])
+@pytest.mark.parametrize("foreign", ["libtorch", "pytorch-cpu", "pytorch-gpu"])
+def test_every_other_pytorch_of_conda_forge_is_refused(name: str, foreign: str) -> None:
+    for output in render(name):
+        (spec,) = [spec for spec in output.specs("run_constraints") if spec.split()[0] == foreign]
+        record = package(foreign, output.variant["pytorch_version"], "cuda129_mkl_h1a2b3c4_300")
+        assert not MatchSpec(spec, strict=True).matches(record)
+
+
+@pytest.mark.parametrize(("alias", "name"), [("pytorch", "pytorch-rocm"), ("triton", "triton-rocm")])
+def test_an_alias_and_the_package_that_it_stands_for_accept_each_other_and_no_other_variant(
+    alias: str, name: str
+) -> None:
+    for output in render(alias):
+        assert "source" not in output.recipe and not script_lines(output.recipe["build"].get("script", []))
+        version = output.recipe["package"]["version"]
+        (needed,) = output.specs("run")
+        assert needed.split()[0] == name
+        for other in render(name):
+            same = all(output.variant.get(key, value) == value for key, value in other.variant.items())
+            real = package(name, other.recipe["package"]["version"], other.build)
+            assert MatchSpec(needed, strict=True).matches(real) == same, (needed, other.build)
+            (constraint,) = [s for s in other.specs("run_constraints") if s.split()[0] == alias]
+            accepted = MatchSpec(constraint, strict=True).matches(package(alias, version, output.build))
+            assert accepted == same, (constraint, output.build)
+            raised = re.sub(r"h[0-9a-f]{7}_0$", "h0000000_1", other.build)
+            newer = package(name, other.recipe["package"]["version"], raised)
+            assert MatchSpec(needed, strict=True).matches(newer) == same, "a newer build of it fits as well"
+
+
+def test_vllm_names_the_aliases_that_its_requirements_need() -> None:
+    for output in render("vllm-rocm"):
+        for alias in ALIASES:
+            (spec,) = [spec for spec in output.specs("run") if spec.split()[0] == alias]
+            fitting = [
+                o
+                for o in render(alias)
+                if MatchSpec(spec, strict=True).matches(
+                    package(alias, o.recipe["package"]["version"], o.build)
+                )
+            ]
+            assert len(fitting) == 1
+            assert all(output.variant[key] == value for key, value in fitting[0].variant.items())
 
 
 def test_triton_asks_for_no_release_of_rocm() -> None:

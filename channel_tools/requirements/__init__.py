@@ -1,0 +1,1 @@
+"""What an upstream release asks for, against what a recipe gives it."""
