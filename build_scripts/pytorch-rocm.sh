@@ -6,6 +6,26 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=lib/guards.sh
 . "$here/lib/guards.sh"
 
+# check_configured: every HIP unit is for rocm_arch, and AOTriton is out. HIP units are custom commands
+# (FindHIP.cmake), so they are in no compile_commands.json: their arch stands in the script that FindHIP writes
+# for each. Units of the libraries inside may be CMake's own.
+check_configured() {
+  local baked option wanted=--offload-arch=${rocm_arch:?}
+  [[ -f build/CMakeCache.txt ]] ||
+    guard_fail 66 baked-arch "setup.py did not configure" "no build/CMakeCache.txt" "a build folder of CMake" "see setup.py of this release"
+  baked=$(grep -r -h -o -E --include='*.cmake' --include='*.ninja' -e '--offload-arch=[A-Za-z0-9:+-]*' build | sort -u) || baked=''
+  [[ $baked == "$wanted" ]] ||
+    guard_fail 66 baked-arch "HIP units are compiled for other targets" "${baked//$'\n'/, }" "$wanted" \
+      "find out which library inside reads another variable than lib/arch.sh sets"
+  for option in USE_FLASH_ATTENTION USE_MEM_EFF_ATTENTION; do
+    grep -q -i -E "^$option:[A-Z]+=(0|OFF|FALSE)$" build/CMakeCache.txt ||
+      guard_fail 69 aotriton "$option was turned on" "$(grep "^$option" build/CMakeCache.txt || true)" "OFF" \
+        "see how CMakeLists.txt of this release takes the option"
+  done
+  [[ ! -e build/aotriton ]] ||
+    guard_fail 69 aotriton "AOTriton was fetched or built" "build/aotriton" "none" "see cmake/External/aotriton.cmake of this release"
+}
+
 cd "$SRC_DIR"
 guard_arch
 guard_rocm
@@ -66,22 +86,12 @@ export USE_FLASH_ATTENTION=0 USE_MEM_EFF_ATTENTION=0
 rm -f .gitmodules
 
 "$PYTHON" tools/amd_build/build_amd.py
+# Configuring takes minutes, the build many hours, and goes on from the same configuration.
+"$PYTHON" setup.py build --cmake-only
+check_configured
 "$PYTHON" -m pip install . --no-build-isolation --no-deps --no-cache-dir -vv
 
-# HIP units are custom commands (FindHIP.cmake), so they are in no compile_commands.json: their arch stands in
-# the script that FindHIP writes for each. Units of the libraries inside may be CMake's own.
-baked=$(grep -r -h -o -E --include='*.cmake' --include='*.ninja' -e '--offload-arch=[A-Za-z0-9:+-]*' build | sort -u) || baked=''
-wanted=--offload-arch=${rocm_arch:?}
-[[ $baked == "$wanted" ]] ||
-  guard_fail 66 baked-arch "HIP units are compiled for other targets" "${baked//$'\n'/, }" "$wanted" \
-    "find out which library inside reads another variable than lib/arch.sh sets"
-for option in USE_FLASH_ATTENTION USE_MEM_EFF_ATTENTION; do
-  grep -q -i -E "^$option:[A-Z]+=(0|OFF|FALSE)$" build/CMakeCache.txt ||
-    guard_fail 69 aotriton "$option was turned on" "$(grep "^$option" build/CMakeCache.txt || true)" "OFF" \
-      "see how CMakeLists.txt of this release takes the option"
-done
-[[ ! -e build/aotriton ]] ||
-  guard_fail 69 aotriton "AOTriton was fetched or built" "build/aotriton" "none" "see cmake/External/aotriton.cmake of this release"
+check_configured
 
 # Without compile commands: they are big, and hold the C++ units only.
 record_evidence

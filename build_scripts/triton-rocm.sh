@@ -28,8 +28,8 @@ export LLVM_SYSPATH=$PREFIX/lib/triton-llvm
 export JSON_SYSPATH=$PREFIX
 PYBIND11_SYSPATH=$(dirname -- "$("$PYTHON" -c 'import pybind11; print(pybind11.get_include())')")
 export PYBIND11_SYSPATH
-# The profiler wants NVIDIA's CUPTI and its tools; the unit tests fetch googletest.
-export TRITON_BUILD_PROTON=OFF TRITON_BUILD_UT=OFF
+# The profiler wants NVIDIA's CUPTI and its tools.
+export TRITON_BUILD_PROTON=OFF
 export TRITON_HOME=$SRC_DIR/_home
 
 # conda's own run path is absolute, and its dtags make it an RPATH.
@@ -40,8 +40,9 @@ for flag in "${given[@]}"; do
 done
 export LDFLAGS
 unset LD_RUN_PATH
+# The unit tests fetch googletest; their switch is CMake's, and setup.py reads no variable of that name.
 # triton/_C/libtriton.so finds libstdc++ and libz four folders up. setup.py splits this as a shell does.
-export TRITON_APPEND_CMAKE_ARGS="-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON '-DCMAKE_INSTALL_RPATH=\$ORIGIN/../../../..'"
+export TRITON_APPEND_CMAKE_ARGS="-DTRITON_BUILD_UT=OFF -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON '-DCMAKE_INSTALL_RPATH=\$ORIGIN/../../../..'"
 # Triton compiles itself with -Werror, for warnings that other GCC releases give; without warnings none are errors.
 map=-ffile-prefix-map=$SRC_DIR=/usr/src/$PKG_NAME
 export CFLAGS="${CFLAGS:-} $map -w" CXXFLAGS="${CXXFLAGS:-} $map -w"

@@ -15,8 +15,8 @@ from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
+from channel_tools.model.errors import PatchError
 from channel_tools.model.files import written_whole
-from channel_tools.sources.errors import PatchError
 
 MOST_FUZZ = 2
 HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

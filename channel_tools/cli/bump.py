@@ -65,7 +65,7 @@ def bump(
 
 
 def _check_version(found: Bump, version: str, source: Path | None) -> None:
-    from channel_tools.requirements.errors import RequirementsError
+    from channel_tools.model.errors import RequirementsError
 
     if found.after.version != version:
         raise RequirementsError(

@@ -11,7 +11,9 @@ from pathlib import Path
 
 VARIABLES = {
     "ROCM_CHANNEL_ROOT": "folder with recipes/ and variants/ (default: the one around the current folder)",
-    "ROCM_CHANNEL_CACHE": "folder for the SDK root and the host-tools channel (default: <root>/.cache)",
+    "ROCM_CHANNEL_CACHE": "folder for the SDK root, the host-tools channel and what verify has read "
+    "(default: <root>/.cache)",
+    "XDG_CACHE_HOME": "folder for caches where there is no checkout (default: ~/.cache)",
     "ROCM_CHANNEL_CPUS": "processors that one build may use (set for each build by `rocm-channel build`)",
     "ROCM_CHANNEL_MEMORY_MIB": "memory in MiB that one build may use (set for each build)",
     "ROCM_PATH": "root of the ROCm installation (default: /opt/rocm)",

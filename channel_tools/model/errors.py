@@ -72,6 +72,24 @@ class ToolMissingError(ChannelToolsError):
     exit_code = 13
 
 
+class SourceError(ChannelToolsError):
+    """A source that no place gives, or that only comes with another sha256 than the recipe's."""
+
+    exit_code = 14
+
+
+class PatchError(ChannelToolsError):
+    """A patch that does not fit the source that it is for, or that is no unified diff."""
+
+    exit_code = 15
+
+
+class RequirementsError(RecipeError):
+    """A release whose requirements are not what recipe and data file say, or cannot be read."""
+
+    exit_code = 16
+
+
 class BuildFailedError(ChannelToolsError):
     """A build that an engine ended with a failure."""
 
@@ -82,6 +100,12 @@ class DependencyError(ChannelToolsError):
     """An environment that no combination of packages on the given channels satisfies."""
 
     exit_code = 21
+
+
+class PreflightError(ChannelToolsError):
+    """A build that would compile something else than its variant says, or that would not configure."""
+
+    exit_code = 22
 
 
 class VerifyError(ChannelToolsError):

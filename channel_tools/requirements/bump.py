@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from channel_tools.model.errors import RecipeError
+from channel_tools.model.errors import RecipeError, RequirementsError
 from channel_tools.model.matrix import Matrix
 from channel_tools.model.project import Project
 from channel_tools.requirements.bump_left import left_to_a_person
 from channel_tools.requirements.check import Difference
 from channel_tools.requirements.data_file import FILE, ROLES, Role, read_data_file
 from channel_tools.requirements.deps import Obtain, check_release, version_key
-from channel_tools.requirements.errors import RequirementsError
 from channel_tools.requirements.lists import Asked
 from channel_tools.requirements.matrix_edit import set_values
 from channel_tools.requirements.patch_check import PatchCheck, check_patches, touched

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from channel_tools.model.errors import RequirementsError
 from channel_tools.requirements.data_file import ROLES, DataFile, OtherRange, Role
-from channel_tools.requirements.errors import RequirementsError
 from channel_tools.requirements.lists import Asked
 from channel_tools.requirements.ranges import compare_ranges
 from channel_tools.requirements.rendered import Rendered, Spec

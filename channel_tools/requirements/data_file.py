@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from channel_tools.requirements.errors import RequirementsError
+from channel_tools.model.errors import RequirementsError
 
 FILE = "requirements.toml"
 Role = Literal["build", "run"]

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from channel_tools.model.errors import RecipeError
+from channel_tools.model.errors import RecipeError, RequirementsError
 from channel_tools.model.matrix import Matrix
 from channel_tools.model.project import Project
 from channel_tools.requirements.check import DIFFERS, LEFT_OUT, MAPPED, Checked, check_output
 from channel_tools.requirements.data_file import FILE, ROLES, DataFile, Role, read_data_file
-from channel_tools.requirements.errors import RequirementsError
 from channel_tools.requirements.lists import Asked, read_lists
 from channel_tools.requirements.rendered import Rendered, render_outputs
 from channel_tools.requirements.sdist import Sdist, read_sdist

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from channel_tools.requirements.errors import RequirementsError
+from channel_tools.model.errors import RequirementsError
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from channel_tools.model.errors import RequirementsError
 from channel_tools.model.project import Project
-from channel_tools.requirements.errors import RequirementsError
 from channel_tools.sources.fetch import Fetcher
 from channel_tools.sources.needed import Source
 from channel_tools.sources.python_index import PythonIndex, project_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from channel_tools.build.patches import apply_patch, read_patch
+from channel_tools.model.errors import PatchError
 from channel_tools.requirements.sdist import Sdist
-from channel_tools.sources.errors import PatchError
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from channel_tools.model.errors import DamagedFileError
-from channel_tools.requirements.errors import RequirementsError
+from channel_tools.model.errors import DamagedFileError, RequirementsError
 
 # What says how a release is built and what it needs.
 _READ = re.compile(

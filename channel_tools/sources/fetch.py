@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from channel_tools.model import environment
-from channel_tools.model.errors import ChannelToolsError
+from channel_tools.model.errors import ChannelToolsError, SourceError
 from channel_tools.model.files import check_writable, locked, storage_errors
 from channel_tools.sources.download import (
     Download,
@@ -28,7 +28,6 @@ from channel_tools.sources.download import (
     Unreached,
     web_transport,
 )
-from channel_tools.sources.errors import SourceError
 from channel_tools.sources.needed import Source
 from channel_tools.sources.python_index import PythonIndex, project_of
 from channel_tools.sources.store import CHUNK, Store

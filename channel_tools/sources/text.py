@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from channel_tools.model.errors import ChannelToolsError, DamagedFileError
-from channel_tools.sources.errors import SourceError
+from channel_tools.model.errors import ChannelToolsError, DamagedFileError, SourceError
 from channel_tools.sources.fetch import Fetched
 from channel_tools.sources.needed import Source, Use
 from channel_tools.sources.store import Finding, Store

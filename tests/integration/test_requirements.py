@@ -19,10 +19,9 @@ from typer.testing import CliRunner
 
 from channel_tools.cli.bump import bump
 from channel_tools.cli.deps import deps
-from channel_tools.model.errors import ChannelToolsError
+from channel_tools.model.errors import ChannelToolsError, RequirementsError
 from channel_tools.model.matrix import read_matrix
 from channel_tools.model.project import Project
-from channel_tools.requirements.errors import RequirementsError
 from channel_tools.requirements.obtain import listed_sha256, obtain
 from tests.integration.helpers import ROOT, make_project
 

@@ -17,7 +17,10 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "build_scripts" / "rocm_sdk.sh"
+from tests.integration import debian_scripts
+from tests.integration.debian_scripts import BUILD_SCRIPTS, in_mount_namespace, path_without
+
+SCRIPT = BUILD_SCRIPTS / "rocm_sdk.sh"
 VENV_BIN = Path(sys.executable).parent
 TOOLS = ("apt-get", "dpkg-deb", "clang-19", "clang-offload-bundler-19", "ld.lld-19", "llvm-readelf-19")
 
@@ -55,45 +58,15 @@ endforeach()
 
 
 def run(*arguments: str | Path, **changes: str) -> subprocess.CompletedProcess[str]:
-    """Run the script to its end."""
-    return subprocess.run(
-        ["bash", SCRIPT, *arguments],
-        env={**os.environ, **changes},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return debian_scripts.run_script("rocm_sdk.sh", *arguments, **changes)
 
 
 def refuses(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
-    """The script ended with ``code`` and one line on stderr that has ``words`` and a way out."""
-    assert done.returncode == code, done.stdout + done.stderr
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("rocm_sdk: error: ")
-    for word in (*words, "; fix: "):
-        assert word in lines[0]
+    debian_scripts.refuses(done, "rocm_sdk", code, *words)
 
 
 def marker(sdk: Path) -> dict[str, str]:
-    lines = (sdk / ".rocm-channel-sdk").read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines)
-
-
-def in_mount_namespace(script: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    """Run bash in a mount namespace of its own; skips where that is not allowed."""
-    probe = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)
-    if os.geteuid() != 0 or probe.returncode != 0:
-        pytest.skip("needs root and mount namespaces")
-    return subprocess.run(
-        ["unshare", "-m", "bash", "-euc", script],
-        env={**os.environ, **changes},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return debian_scripts.marker(sdk / ".rocm-channel-sdk")
 
 
 @pytest.fixture(scope="module")
@@ -360,17 +333,6 @@ def test_disk_that_fills_up_meanwhile_stops_with_one_line(tmp_path: Path) -> Non
 
 
 # --- refused ---------------------------------------------------------------------------------
-
-
-def path_without(folder: Path, *patterns: str) -> str:
-    """A PATH that has this machine's programs but for those that match ``patterns``."""
-    folder.mkdir()
-    for name in os.environ["PATH"].split(":"):
-        for tool in Path(name).iterdir() if Path(name).is_dir() else ():
-            link = folder / tool.name
-            if not any(tool.match(pattern) for pattern in patterns) and not link.is_symlink():
-                link.symlink_to(tool)
-    return str(folder)
 
 
 @pytest.mark.parametrize(

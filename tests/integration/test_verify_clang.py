@@ -15,59 +15,39 @@ import pytest
 
 from channel_tools.verify import FileReport, verify_path
 from channel_tools.verify.targets import PROCESSOR_OF_MACH, Target
+from tests.integration.clang_hip import (
+    ARCHS,
+    LINK,
+    SHARED,
+    code_only_policy,
+    compile_hip,
+    offload,
+    run,
+    write_source,
+)
 from tests.unit.test_verify_support import conda_info, write_conda
-
-SOURCE = """
-#define GLOBAL __attribute__((global))
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
-};
-using hipStream_t = struct ihipStream_t *;
-using hipError_t = int;
-extern "C" hipError_t __hipPushCallConfiguration(dim3, dim3, unsigned long = 0, hipStream_t = 0);
-extern "C" hipError_t __hipPopCallConfiguration(dim3 *, dim3 *, unsigned long *, hipStream_t *);
-extern "C" hipError_t hipLaunchKernel(const void *, dim3, dim3, void **, unsigned long, hipStream_t);
-GLOBAL void NAME(float *data) { data[__builtin_amdgcn_workitem_id_x()] += 1.0f; }
-void launch(float *data) { NAME<<<1, 64>>>(data); }
-"""
-COMPILE = ("clang++-19", "-x", "hip", "-std=c++17", "-O1", "-nogpuinc", "-nogpulib", "-fPIC", "-w")
-LINK = ("clang++-19", "--hip-link", "-nogpulib", "-no-hip-rt", "-shared", "-w")
-ARCHS = ("gfx90a", "gfx942")
-
-
-def run(*words: str | Path) -> str:
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{words}: {done.stderr}"
-    return done.stdout
-
-
-def offload(*archs: str) -> list[str]:
-    return [f"--offload-arch={arch}" for arch in archs]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one file for each way to make GPU code."""
     folder = tmp_path_factory.mktemp("made")
-    source = folder / "source.hip"
-    source.write_text(SOURCE)
+    source = write_source(folder)
 
     def compile_to(name: str, *options: str, kernel: str = "one") -> None:
-        run(*COMPILE, f"-DNAME={kernel}", f"-Dlaunch=launch_{kernel}", *options, source, "-o", folder / name)
+        compile_hip(source, folder / name, *options, kernel=kernel)
 
-    shared = ("-shared", "-no-hip-rt")
     new = ("--offload-new-driver",)
     jobs: dict[str, tuple[str, ...]] = {
-        "gfx90a.so": (*shared, *offload("gfx90a")),
-        "gfx942.so": (*shared, *offload("gfx942")),
-        "both.so": (*shared, *offload(*ARCHS)),
-        "both_compressed.so": (*shared, "--offload-compress", *offload(*ARCHS)),
-        "features.so": (*shared, *offload("gfx90a:xnack+", "gfx942:sramecc+:xnack-")),
-        "generic.so": (*shared, "-mcode-object-version=6", *offload("gfx9-generic")),
-        "version4.so": (*shared, "-mcode-object-version=4", *offload("gfx942")),
-        "version6.so": (*shared, "-mcode-object-version=6", *offload("gfx942")),
-        "one_rdc.so": (*shared, "-fgpu-rdc", *offload("gfx942")),
+        "gfx90a.so": (*SHARED, *offload("gfx90a")),
+        "gfx942.so": (*SHARED, *offload("gfx942")),
+        "both.so": (*SHARED, *offload(*ARCHS)),
+        "both_compressed.so": (*SHARED, "--offload-compress", *offload(*ARCHS)),
+        "features.so": (*SHARED, *offload("gfx90a:xnack+", "gfx942:sramecc+:xnack-")),
+        "generic.so": (*SHARED, "-mcode-object-version=6", *offload("gfx9-generic")),
+        "version4.so": (*SHARED, "-mcode-object-version=4", *offload("gfx942")),
+        "version6.so": (*SHARED, "-mcode-object-version=6", *offload("gfx942")),
+        "one_rdc.so": (*SHARED, "-fgpu-rdc", *offload("gfx942")),
         "device_only.hipfb": ("--cuda-device-only", *offload(*ARCHS)),
         "device_only_compressed.hipfb": ("--cuda-device-only", "--offload-compress", *offload(*ARCHS)),
         "plain.o": ("-c", *offload("gfx942")),
@@ -256,7 +236,7 @@ def test_package_of_compiled_files(made: Path, tmp_path: Path) -> None:
     def package(*names: str) -> list[str]:
         files = {f"lib/{name}": (made / name).read_bytes() for name in names}
         path = write_conda(tmp_path / "canary-1.0-h0_0.conda", files, conda_info(["gfx942"]))
-        return verify_path(path).all_faults()
+        return verify_path(path, policy=code_only_policy(tmp_path)).all_faults()
 
     good = ("gfx942.so", "rdc.so", "one_rdc.so", "plain.o", "new.o", "version4.so")
     assert package(*good) == []

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from channel_tools.build.patches import apply_patch, read_patch
-from channel_tools.sources.errors import PatchError
+from channel_tools.model.errors import PatchError
 
 POEM = [f"line {number}" for number in range(1, 41)]
 

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channel_tools.model.errors import DamagedFileError, MatrixError
+from channel_tools.model.errors import DamagedFileError, MatrixError, RequirementsError
 from channel_tools.model.matrix import read_matrix
 from channel_tools.requirements.bump import exported_names
 from channel_tools.requirements.check import LEFT_OUT, MAPPED, Checked, check_output
 from channel_tools.requirements.cmake_text import Argument, Condition, read_commands
 from channel_tools.requirements.cmake_walk import CMakeWalk
 from channel_tools.requirements.data_file import DataFile, read_data_file
-from channel_tools.requirements.errors import RequirementsError
 from channel_tools.requirements.lists import Asked, read_lists
 from channel_tools.requirements.matrix_edit import set_values
 from channel_tools.requirements.patch_check import check_patches, touched

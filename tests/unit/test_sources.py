@@ -18,11 +18,16 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from channel_tools.model.errors import ChannelToolsError, DamagedFileError, RecipeError, StorageError
+from channel_tools.model.errors import (
+    ChannelToolsError,
+    DamagedFileError,
+    RecipeError,
+    SourceError,
+    StorageError,
+)
 from channel_tools.model.matrix import Matrix, read_matrix
 from channel_tools.model.project import Project
 from channel_tools.sources.download import Patience
-from channel_tools.sources.errors import SourceError
 from channel_tools.sources.export import SUMS, export
 from channel_tools.sources.fetch import Fetched, Fetcher
 from channel_tools.sources.needed import Source, needed_sources, outputs_for, recipe_outputs
