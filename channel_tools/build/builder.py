@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from channel_tools.build.engines import Settings, channels_for, invocation
 from channel_tools.build.failures import classify
@@ -22,7 +23,9 @@ from channel_tools.build.plan import MISSING, Plan, Step
 from channel_tools.build.record import git_commit, write_record
 from channel_tools.model.errors import BuildFailedError, ChannelToolsError, VerifyError
 from channel_tools.model.files import check_writable, storage_errors, write_text_whole
-from channel_tools.verify import Report, verify_path
+
+if TYPE_CHECKING:
+    from channel_tools.verify import Report
 
 PATIENCE_S = 5.0
 
@@ -112,14 +115,15 @@ class Builder:
             shutil.rmtree(output, ignore_errors=True)
             package = self._run_engine(step, log)
             self.listen(node.stem, "verifying")
-            report = verify_path(package)
+            report = self._verify(package)
             if report.verdict != "pass":
                 kept = self._quarantine(package, report)
                 raise VerifyError(
-                    "the package does not hold the GPU code it declares, and is in quarantine",
+                    "the package is not what it declares or its policy says, and is in quarantine",
                     where=kept,
                     found="; ".join(report.all_faults()),
-                    wanted=f"code for {', '.join(sorted(report.declared)) or 'no GPU'} and nothing else",
+                    wanted=f"code for {', '.join(sorted(report.declared)) or 'no GPU'} and nothing else, "
+                    f"by {', '.join(report.policy.sources) if report.policy else 'its metadata'}",
                     fix=f"see {log}",
                 )
             self.listen(node.stem, "adding to the channel")
@@ -134,7 +138,7 @@ class Builder:
                     engine=settings.engine,
                     seconds=time.monotonic() - start,
                     commit=git_commit(settings.project.root),
-                    verify=report.to_json(),
+                    verify=report.summary(),
                 )
             self.listen(node.stem, "built")
             return Outcome(step, "built", package, time.monotonic() - start, report=report)
@@ -226,6 +230,12 @@ class Builder:
             for process in list(self._running.values()):
                 _end(process)
             raise
+
+    def _verify(self, package: Path) -> Report:
+        from channel_tools.verify import verify_path
+        from channel_tools.verify.reading_cache import ReadingCache
+
+        return verify_path(package, cache=ReadingCache(self.settings.project.cache / "verify"))
 
     def _quarantine(self, package: Path, report: Report) -> Path:
         folder = self.settings.project.quarantine

@@ -16,15 +16,21 @@ THIN_MAGIC: Final = b"!<thin>\n"
 _HEADER_SIZE: Final = 60
 _INDEXES: Final = ("/", "/SYM64/", "__.SYMDEF", "__.SYMDEF SORTED")
 _LONG_NAMES: Final = "//"
+_ELF_MAGIC: Final = b"\x7fELF"
+_MAX_LONG_NAMES: Final = 16 << 20
+_MAX_NAME: Final = 4096
 
 
 def archive_members(source: Source) -> Iterator[tuple[str, Source]]:
     """Name and content of each member; symbol indexes and the table of long names are left out.
 
+    Both come before the first member: behind it, a member is a member whatever its name is.
+
     :raises DamageError: a header that is none, or a member that leaves the file
     """
     position = len(MAGIC)
     long_names = b""
+    first = True
     while position < source.size:
         header = source.read(position, _HEADER_SIZE, "archive member header")
         if header[58:] != b"`\n":
@@ -34,13 +40,26 @@ def archive_members(source: Source) -> Iterator[tuple[str, Source]]:
         size = _decimal(source, position + 48, header[48:58])
         body = source.window(position + _HEADER_SIZE, size, "archive member")
         name = printable(header[:16].rstrip(b" "))
-        if name == _LONG_NAMES:
-            long_names = body.read(0, size, "table of long names")
-        elif name not in _INDEXES:
-            name, body = _long_name(source, position, name, body, long_names)
+        if first and name == _LONG_NAMES:
+            long_names = _read_long_names(source, position, body)
+        else:
             if name not in _INDEXES:
+                name, body = _long_name(source, position, name, body, long_names)
+            if not first or name not in _INDEXES or body.peek(0, 4) == _ELF_MAGIC:
+                first = False
                 yield name, body
         position += _HEADER_SIZE + size + size % 2
+
+
+def _read_long_names(source: Source, position: int, body: Source) -> bytes:
+    if body.size > _MAX_LONG_NAMES:
+        raise source.damage(
+            "table of long names",
+            position,
+            found=f"{body.size} bytes",
+            wanted=f"at most {_MAX_LONG_NAMES} bytes",
+        )
+    return body.read(0, body.size, "table of long names")
 
 
 def _decimal(source: Source, offset: int, field: bytes) -> int:
@@ -50,15 +69,23 @@ def _decimal(source: Source, offset: int, field: bytes) -> int:
     return int(text)
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def _long_name(
     source: Source, position: int, name: str, body: Source, long_names: bytes
 ) -> tuple[str, Source]:
-    if name.startswith("#1/") and name[3:].isdigit():
+    if name.startswith("#1/") and _is_number(name[3:]):
         length = int(name[3:])
         inner = body.window(length, max(body.size - length, 0), "archive member name")
+        if length > _MAX_NAME:
+            raise source.damage(
+                "name of an archive member", position, found=name, wanted=f"at most {_MAX_NAME} bytes"
+            )
         raw = body.read(0, length, "archive member name")
         return printable(raw.rstrip(b"\0")), inner
-    if name.startswith("/") and name[1:].isdigit():
+    if name.startswith("/") and _is_number(name[1:]):
         start = int(name[1:])
         end = long_names.find(b"\n", start)
         if start >= len(long_names) or end < 0:

@@ -17,7 +17,6 @@ header too, and version 1 leaves the end to the decompressor.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +24,7 @@ from typing import Final
 from channel_tools.verify import unpack
 from channel_tools.verify.findings import Fault, Findings
 from channel_tools.verify.images import read_image
+from channel_tools.verify.parts import Later, Parts
 from channel_tools.verify.source import DamageError, Source, printable
 from channel_tools.verify.targets import bundle_id_target
 
@@ -54,17 +54,22 @@ def is_bundle(head: bytes) -> bool:
 def read_bundles(source: Source, findings: Findings) -> int:
     """Read every bundle from the start of ``source`` to its end; zeros may lie between them.
 
+    Many compressed ones are unpacked on all cores.
+
     :return: how many bundles were met, the damaged ones included
     """
+    parts = Parts(findings)
     count = 0
     position = source.skip_zeros(0)
     while position < source.size:
         count += 1
         try:
-            position = source.skip_zeros(read_bundle(source, position, findings))
+            end = _read_one(source, position, parts.here(), parts.later if source.shared else None)
+            position = source.skip_zeros(end)
         except DamageError as damage:
-            findings.add_damage(damage)
+            parts.here().add_damage(damage)
             break
+    parts.finish()
     return count
 
 
@@ -73,11 +78,15 @@ def read_bundle(source: Source, offset: int, findings: Findings) -> int:
 
     :raises DamageError: no bundle starts here, or its end cannot be told
     """
+    return _read_one(source, offset, findings, None)
+
+
+def _read_one(source: Source, offset: int, findings: Findings, later: Later | None) -> int:
     head = source.peek(offset, len(MAGIC))
     if head == MAGIC:
         return _read_plain(source, offset, findings)
     if head.startswith(COMPRESSED_MAGIC):
-        return _read_compressed(source, offset, findings)
+        return _read_compressed(source, offset, findings, later)
     raise source.damage(
         "no offload bundle where one should start",
         offset,
@@ -163,7 +172,7 @@ def _check_ids(source: Source, offset: int, entries: list[_Entry], findings: Fin
         )
 
 
-def _read_compressed(source: Source, offset: int, findings: Findings) -> int:
+def _read_compressed(source: Source, offset: int, findings: Findings, later: Later | None) -> int:
     version, method = source.unpack(_VERSION, offset, "header of a compressed bundle")
     rest = _COMPRESSED_REST.get(version)
     if rest is None or method not in (0, 1):
@@ -183,34 +192,68 @@ def _read_compressed(source: Source, offset: int, findings: Findings) -> int:
         )
     source.window(offset, total, "compressed bundle")
     payload = source.window(offset + header, total - header, "compressed bundle")
-    with findings.keep_damage():
-        decompress = unpack.zstd if method else unpack.zlib_stream
-        raw, used = decompress(payload, raw_size, "compressed bundle")
-        if version == 1:
-            total = header + used
-        elif used != payload.size:
-            raise payload.damage(
-                "a compressed bundle is longer than its data",
-                used,
-                found=f"{payload.size - used} bytes more",
-                wanted=f"a total size of {header + used}",
-            )
-        _read_unpacked(source, offset, raw, wanted_hash, findings)
+    packed = _Packed(source, offset, payload, method, raw_size, wanted_hash, ends_itself=version == 1)
+    if version == 1:
+        with findings.keep_damage():
+            total = header + packed.read(findings)
+    elif later:
+        later(packed.read_whole)
+    else:
+        packed.read_whole(findings)
     return offset + total
 
 
-def _read_unpacked(source: Source, offset: int, raw: bytearray, wanted: bytes, findings: Findings) -> None:
-    found = hashlib.md5(raw, usedforsecurity=False).digest()[:8]
-    if found != wanted:
-        findings.add_damage(
-            source.damage(
-                "a compressed bundle does not match its hash",
-                offset,
-                found=found[::-1].hex(),
-                wanted=wanted[::-1].hex(),
+@dataclass(frozen=True)
+class _Packed:
+    """A compressed bundle that starts at ``offset``. Only the data tells where one of version 1 ends."""
+
+    source: Source
+    offset: int
+    payload: Source
+    method: int
+    raw_size: int
+    wanted_hash: bytes
+    ends_itself: bool
+
+    def read_whole(self, findings: Findings) -> None:
+        with findings.keep_damage():
+            self.read(findings)
+
+    def read(self, findings: Findings) -> int:
+        """Read what it holds; return how many bytes of the payload that was.
+
+        :raises DamageError: it cannot be unpacked, and nothing that it seemed to hold counts
+        """
+        payload = self.payload
+        unpack_it = unpack.zstd if self.method else unpack.zlib_stream
+        name = f"{payload.name} (unpacked from {self.source.place(self.offset):#x})"
+        raw = unpack_it(payload, self.raw_size, "compressed bundle", name)
+        inner = Findings(findings.name)
+        with inner.keep_damage():
+            _read_unpacked(raw.source, inner)
+        used = raw.finish()
+        if used > payload.size or (used < payload.size and not self.ends_itself):
+            raise payload.damage(
+                "a compressed bundle is longer than its data",
+                min(used, payload.size),
+                found=f"{abs(payload.size - used)} bytes {'more' if used < payload.size else 'too few'}",
+                wanted=f"a total size of {payload.place(used) - self.source.place(self.offset)}",
             )
-        )
-    inner = Source.of_bytes(f"{source.name} (unpacked from {source.place(offset):#x})", raw)
+        found = raw.digest[:8]
+        if found != self.wanted_hash:
+            findings.add_damage(
+                self.source.damage(
+                    "a compressed bundle does not match its hash",
+                    self.offset,
+                    found=found[::-1].hex(),
+                    wanted=self.wanted_hash[::-1].hex(),
+                )
+            )
+        findings.extend(inner)
+        return used
+
+
+def _read_unpacked(inner: Source, findings: Findings) -> None:
     if inner.peek(0, len(MAGIC)) != MAGIC:
         raise inner.damage(
             "a compressed bundle holds no bundle", 0, found=inner.peek(0, 8).hex(" "), wanted=MAGIC.decode()

@@ -2,7 +2,10 @@
 
 ``.conda`` (https://conda.org/learn/ceps/cep-0035: a zip of ``pkg-*.tar.zst`` and ``info-*.tar.zst``),
 ``.tar.bz2`` and other tar files, zip files and wheels, folders, single files. What a file is is told by its
-content. Nothing is ever written at a path that an archive names; links are not followed.
+content. Nothing is ever written at a path that an archive names, nor anywhere else; links are not followed.
+
+Members up to 32 MiB are held in memory, larger ones pass once (:mod:`.passing`). Whatever the
+input, reading takes at most :data:`MEMORY_BOUND_MIB`.
 """
 
 from __future__ import annotations
@@ -12,32 +15,33 @@ import os
 import re
 import stat
 import tarfile
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Final, cast
 
 from channel_tools.verify.files import HEAD_SIZE
 from channel_tools.verify.findings import Fault
+from channel_tools.verify.passing import Passing
 from channel_tools.verify.source import DamageError, OpenFile, Source, SourceFile, printable
-from channel_tools.verify.streams import (
-    STREAM_MAGICS,
-    Budget,
-    CountedStream,
-    Readable,
-    library_errors,
-    open_stream,
-)
+from channel_tools.verify.streams import STREAM_MAGICS, Budget, Stream, library_errors, open_stream
+from channel_tools.verify.tar_files import entry_data, tar_entries
+from channel_tools.verify.zip_files import ZIP_MAGICS, open_entry, open_zip
 
-_ZIP_MAGICS: Final = (b"PK\x03\x04", b"PK\x05\x06")
+MEMORY_BOUND_MIB: Final = 768
+"""Memory of the whole process, in MiB, that verification stays below, whatever the sizes in its input."""
+
+OnLink = Callable[[str, str], None]
+
+_IN_MEMORY: Final = 32 << 20
 _TAR_MAGIC: Final = b"ustar"
 _TAR_MAGIC_AT: Final = 257
-_TAR_BLOCK: Final = 512
 _CHUNK: Final = 1 << 20
-_IN_MEMORY: Final = 32 << 20
+_WORTH_A_THREAD: Final = 1 << 20
+_MAX_LINK: Final = 4096
 _ARCHIVE_NAME = re.compile(r".*\.(conda|whl|zip|tar|tgz|tar\.(bz2|gz|xz|zst))")
 _CONDA_PART = re.compile(r"(pkg|info)-.+\.tar\.zst")
 
@@ -100,13 +104,13 @@ def container_kind(name: str, source: Source) -> str | None:
     :raises DamageError: a name that promises a container, and content that is none
     """
     head = source.peek(0, HEAD_SIZE)
-    if head.startswith(_ZIP_MAGICS):
-        with library_errors(name, "zip archive"), zipfile.ZipFile(_file(source)) as archive:
+    if head.startswith(ZIP_MAGICS):
+        with open_zip(name, source) as archive:
             names = archive.namelist()
-        if any(_CONDA_PART.fullmatch(entry) for entry in names):
+        if name.endswith(".conda") or any(_CONDA_PART.fullmatch(entry) for entry in names):
             return "conda package"
         return "wheel" if any(entry.endswith(".dist-info/METADATA") for entry in names) else "zip"
-    if _is_tar(head) or (head.startswith(STREAM_MAGICS) and _holds_tar(source, head)):
+    if _is_tar(head) or (head.startswith(STREAM_MAGICS) and _holds_tar(source)):
         return "tar"
     if _ARCHIVE_NAME.fullmatch(name.rpartition("/")[2]):
         raise DamageError(
@@ -129,23 +133,26 @@ def nested_kind(source: Source) -> str | None:
 
 def may_be_container(head: bytes) -> bool:
     """Cheap first look, before :func:`nested_kind` opens it."""
-    return head.startswith((*_ZIP_MAGICS, *STREAM_MAGICS)) or _is_tar(head)
+    return head.startswith((*ZIP_MAGICS, *STREAM_MAGICS)) or _is_tar(head)
 
 
-def container_members(name: str, kind: str, source: Source, budget: Budget) -> Iterator[Member]:
+def container_members(
+    name: str, kind: str, source: Source, budget: Budget, on_link: OnLink | None = None
+) -> Iterator[Member]:
     """The files of a container of a kind that :func:`container_kind` gave.
 
+    :param on_link: told of each link and what it leads to, as the archive spells them
     :raises DamageError: an archive that ends early, contradicts itself or unpacks without bound
     """
     if kind == "tar":
-        stream = open_stream(name, _file(source), source.peek(0, 8), budget)
-        yield from _tar_members(name, stream, budget)
-    else:
-        with library_errors(name, "zip archive"), zipfile.ZipFile(_file(source)) as archive:
-            if kind == "conda package":
-                yield from _conda_members(name, archive, budget)
-            else:
-                yield from _zip_members(name, archive, archive.infolist(), budget)
+        yield from _TarFiles(name, source, lambda: _file(source), budget, on_link).members()
+        return
+    with open_zip(name, source) as archive:
+        files = _ZipFiles(name, source, archive, budget, on_link)
+        if kind == "conda package":
+            yield from _conda_members(files)
+        else:
+            yield from files.members(archive.infolist())
 
 
 def folder_members(root: Path, budget: Budget) -> Iterator[Member]:
@@ -191,84 +198,125 @@ def _is_tar(head: bytes) -> bool:
     return head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + len(_TAR_MAGIC)] == _TAR_MAGIC
 
 
-def _holds_tar(source: Source, head: bytes) -> bool:
-    return _is_tar(open_stream(source.name, _file(source), head, None).read(HEAD_SIZE))
+def _holds_tar(source: Source) -> bool:
+    stream = open_stream(source.name, _file(source), None)
+    try:
+        return _is_tar(stream.read(HEAD_SIZE))
+    finally:
+        stream.close()
 
 
-def _conda_members(name: str, archive: zipfile.ZipFile, budget: Budget) -> Iterator[Member]:
-    parts = [info for info in archive.infolist() if _CONDA_PART.fullmatch(info.filename)]
+@dataclass(frozen=True)
+class _TarFiles:
+    """A tar file in ``source``, which ``open_file`` opens from its start, compressed or not."""
+
+    name: str
+    source: Source
+    open_file: Callable[[], IO[bytes]]
+    budget: Budget
+    on_link: OnLink | None
+
+    def members(self) -> Iterator[Member]:
+        stream = self._open(self.budget.add_bytes)
+        try:
+            for info in tar_entries(self.name, stream):
+                yield from self._member(info, stream)
+        finally:
+            stream.close()
+
+    def _open(self, count: Callable[[int], None]) -> Stream:
+        # Unpacked in a thread of its own, where that thread has its bytes for itself.
+        ahead = self.source.shared and self.source.size > _WORTH_A_THREAD
+        with library_errors(self.name, "tar archive"):
+            return open_stream(self.name, self.open_file(), count, ahead=ahead)
+
+    def _member(self, info: tarfile.TarInfo, stream: Stream) -> Iterator[Member]:
+        self.budget.add_member()
+        reason = _unsafe(info.name) or (_unsafe(info.linkname) if info.islnk() else None)
+        if reason:
+            yield _refused(info.name, reason)
+        elif info.isreg():
+            data = Stream(self.name, entry_data(info, stream, self.budget.add_bytes), what="tar archive")
+            yield from _stream_member(info.name, info.size, data, lambda: self._data_again(info))
+        elif info.issym() or info.islnk():
+            if self.on_link:
+                self.on_link(printable(info.name), printable(info.linkname))
+        elif not info.isdir():
+            yield _refused(info.name, "it is neither file, folder nor link")
+
+    def _data_again(self, info: tarfile.TarInfo) -> Stream:
+        count = self.budget.add_again
+        stream = self._open(count)
+        return Stream(self.name, _closing(stream, entry_data(info, stream, count)), what="tar archive")
+
+
+def _closing(stream: Stream, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    finally:
+        stream.close()
+
+
+@dataclass(frozen=True)
+class _ZipFiles:
+    """Entries of a zip file in ``source``."""
+
+    name: str
+    source: Source
+    archive: zipfile.ZipFile
+    budget: Budget
+    on_link: OnLink | None
+
+    def members(self, infos: Iterable[zipfile.ZipInfo]) -> Iterator[Member]:
+        for info in sorted(infos, key=lambda info: info.header_offset):
+            self.budget.add_member()
+            reason = _unsafe(info.filename)
+            if reason:
+                yield _refused(info.filename, reason)
+            elif stat.S_ISLNK(info.external_attr >> 16):
+                self._tell_link(info)
+            elif not info.is_dir():
+                yield from self._member(info)
+
+    def _member(self, info: zipfile.ZipInfo) -> Iterator[Member]:
+        stream = self._open(info, self.budget.add_bytes)
+        try:
+            yield from _stream_member(
+                info.filename, info.file_size, stream, lambda: self._open(info, self.budget.add_again)
+            )
+            while stream.piece(_CHUNK):
+                pass  # the check sum is compared at the end
+        finally:
+            stream.close()
+
+    def _open(self, info: zipfile.ZipInfo, count: Callable[[int], None]) -> Stream:
+        ahead = self.source.shared and info.file_size > _WORTH_A_THREAD
+        with library_errors(self.name, "zip archive"):
+            return open_stream(self.name, open_entry(self.archive, info), count, ahead=ahead, packed=False)
+
+    def _tell_link(self, info: zipfile.ZipInfo) -> None:
+        if self.on_link and info.file_size <= _MAX_LINK:
+            target = self._open(info, self.budget.add_bytes).read(_MAX_LINK)
+            self.on_link(printable(info.filename), printable(target))
+
+
+def _conda_members(files: _ZipFiles) -> Iterator[Member]:
+    infos = files.archive.infolist()
+    parts = [info for info in infos if _CONDA_PART.fullmatch(info.filename)]
     prefixes = sorted(info.filename.partition("-")[0] for info in parts)
     if prefixes != ["info", "pkg"]:
         raise DamageError(
             "parts of a .conda package",
-            where=name,
+            where=files.name,
             found=", ".join(info.filename for info in parts),
             wanted="one info-*.tar.zst and one pkg-*.tar.zst",
         )
-    others = [info for info in archive.infolist() if info not in parts]
-    yield from _zip_members(name, archive, others, budget)
+    yield from files.members(info for info in infos if info not in parts)
     for info in sorted(parts, key=lambda part: part.filename):
-        with archive.open(info) as raw:
-            stream = CountedStream(name, raw, None)
-            head = stream.read(len(STREAM_MAGICS[0]))
-            yield from _tar_members(
-                name, open_stream(name, cast("IO[bytes]", _Joined(head, stream)), head, budget), budget
-            )
-            stream.drain()
-
-
-class _Joined:
-    """Bytes that were looked at already, and the stream that they came from."""
-
-    def __init__(self, head: bytes, rest: Readable) -> None:
-        self._head = head
-        self._rest = rest
-
-    def read(self, size: int, /) -> bytes:
-        head, self._head = self._head[:size], self._head[size:]
-        return head or self._rest.read(size)
-
-
-def _zip_members(
-    name: str, archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], budget: Budget
-) -> Iterator[Member]:
-    for info in infos:
-        budget.add_member()
-        reason = _unsafe(info.filename)
-        if reason:
-            yield _refused(info.filename, reason)
-        elif not info.is_dir() and not stat.S_ISLNK(info.external_attr >> 16):
-            with archive.open(info) as raw:
-                stream = CountedStream(name, raw, budget)
-                yield from _stream_member(info.filename, info.file_size, stream)
-                stream.drain()
-
-
-def _tar_members(name: str, stream: CountedStream, budget: Budget) -> Iterator[Member]:
-    raw = cast("IO[bytes]", stream)
-    with library_errors(name, "tar archive"), tarfile.open(fileobj=raw, mode="r|", bufsize=_CHUNK) as tar:
-        for info in tar:
-            tar.members = []  # type: ignore[attr-defined]  # else it keeps every header
-            budget.add_member()
-            reason = _unsafe(info.name) or (_unsafe(info.linkname) if info.islnk() else None)
-            if reason:
-                yield _refused(info.name, reason)
-            elif info.isreg():
-                content = tar.extractfile(info)
-                if content is not None:
-                    yield from _stream_member(info.name, info.size, content)
-            elif not (info.isdir() or info.issym() or info.islnk()):
-                yield _refused(info.name, "it is neither file, folder nor link")
-        stream.drain()
-        more = stream.content_end - tar.offset
-        if more > 0 or stream.total < tar.offset + _TAR_BLOCK:
-            raise DamageError(
-                "a tar archive without its end mark",
-                where=name,
-                offset=tar.offset,
-                found=f"{more} bytes that are no member header" if more > 0 else "the end",
-                wanted="a member header, or zeros to the end",
-            )
+        part = _TarFiles(
+            files.name, files.source, partial(open_entry, files.archive, info), files.budget, files.on_link
+        )
+        yield from part.members()
 
 
 def _unsafe(path: str) -> str | None:
@@ -290,29 +338,38 @@ def _refused(path: str, reason: str) -> Member:
         wanted="files and links below the archive's own root",
         fix="do not install this package; build it anew",
         damage=True,
+        rule="unsafe-entry",
     )
     return Member(printable(path), 0, fault=fault)
 
 
-def _stream_member(path: str, size: int, content: Readable) -> Iterator[Member]:
+def _stream_member(path: str, size: int, stream: Stream, again: Callable[[], Stream]) -> Iterator[Member]:
     """One member out of a stream: its head now, the rest only if the consumer asks."""
     path = printable(path)
-    head = content.read(min(size, HEAD_SIZE))
-    with tempfile.TemporaryFile() if size > _IN_MEMORY else io.BytesIO() as store:
+    head = stream.read(min(size, HEAD_SIZE))
+    sources: list[Source] = []
 
-        def opener() -> Source:
-            with library_errors(path, "archive entry"):
-                store.write(head)
-                left = size - len(head)
-                while left > 0:
-                    data = content.read(min(left, _CHUNK))
-                    if not data:
-                        raise EOFError(f"it ends after {size - left} of {size} bytes")
-                    store.write(data)
-                    left -= len(data)
-                store.flush()
-            if isinstance(store, io.BytesIO):
-                return Source.of_bytes(path, store.getvalue())
-            return Source(path, OpenFile(store.fileno()), size)
+    def opener() -> Source:
+        if not sources:
+            sources.append(_stream_source(path, size, head, stream, again))
+        return sources[0]
 
+    try:
         yield Member(path, size, head, opener=opener)
+    finally:
+        for source in sources:
+            source.close()
+
+
+def _stream_source(path: str, size: int, head: bytes, stream: Stream, again: Callable[[], Stream]) -> Source:
+    if size > _IN_MEMORY:
+        return Source(path, Passing(path, size, stream, again, first=head), size)
+    data = head + stream.read(size - len(head))
+    if len(data) < size:
+        raise DamageError(
+            "archive entry cannot be read",
+            where=path,
+            found=f"it ends after {len(data)} of {size} bytes",
+            wanted="a sound archive entry",
+        )
+    return Source.of_bytes(path, data)

@@ -22,13 +22,14 @@ _SHT_NULL = 0
 _SHT_STRTAB = 3
 _SHN_XINDEX = 0xFFFF
 _PN_XNUM = 0xFFFF
-_MAX_SECTIONS = 1 << 20
+_MAX_SECTIONS = 1 << 18
+_MAX_NAMES = 64 << 20
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Section:
     """One section header; ``offset`` and ``size`` in bytes of the file (NOBITS sections hold none of it)."""
 
@@ -61,6 +62,11 @@ def is_elf64(head: bytes) -> bool:
     return head[:4] == MAGIC and head[4:6] == bytes((_CLASS64, _LITTLE_ENDIAN))
 
 
+def is_code_object(head: bytes) -> bool:
+    """Is this the start of an ELF file for AMD GPUs?"""
+    return is_elf64(head) and head[18:20] == EM_AMDGPU.to_bytes(2, "little")
+
+
 def read_elf(source: Source) -> Elf:
     """Read header and section table, and check that every table, section and segment lies in the file.
 
@@ -87,6 +93,7 @@ def read_elf(source: Source) -> Elf:
             found=f"version {version}, header size {ehsize}",
             wanted="version 1, header size 64",
         )
+    segments = source.peek(phoff, phnum * _SEGMENT.size) if phnum < _PN_XNUM else b""
     sections = _read_sections(source, shoff, shentsize, shnum, shstrndx)
     end = max(
         [
@@ -96,7 +103,7 @@ def read_elf(source: Source) -> Elf:
         ]
     )
     if phnum and (not sections or machine == EM_AMDGPU):
-        end = max(end, _check_segments(source, phoff, phentsize, phnum))
+        end = max(end, _check_segments(source, phoff, phentsize, phnum, segments))
     return Elf(machine, kind, ident[7], ident[8], flags, sections, end)
 
 
@@ -115,18 +122,14 @@ def _read_sections(source: Source, shoff: int, entsize: int, count: int, names: 
     if count > _MAX_SECTIONS:
         raise source.damage("number of sections", 0x3C, found=str(count), wanted=f"at most {_MAX_SECTIONS}")
     table = source.window(shoff, count * _SECTION.size, f"table of {count} sections")
-    raw = list(_SECTION.iter_unpack(table.read(0, table.size, "section table")))
-    for index, (_, kind, _, _, offset, size, *_) in enumerate(raw):
+    raw = table.read(0, table.size, "section table")
+    for index, (_, kind, _, _, offset, size, *_) in enumerate(_SECTION.iter_unpack(raw)):
         if kind not in (_SHT_NULL, SHT_NOBITS) and size:
             source.window(offset, size, f"section {index}")
-    if names >= count or raw[names][1] != _SHT_STRTAB:
-        raise source.damage(
-            "section names", 0x3E, found=f"section {names} of {count}", wanted="a string table section"
-        )
-    strings = source.read(raw[names][4], raw[names][5], "section names")
+    strings = _read_names(source, raw, names, count)
     sections = tuple(
         Section(_name(source, strings, fields[0], index), fields[1], fields[4], fields[5])
-        for index, fields in enumerate(raw)
+        for index, fields in enumerate(_SECTION.iter_unpack(raw))
     )
     for index, section in enumerate(sections[1:], 1):
         if section.type == _SHT_NULL or not section.name:
@@ -137,6 +140,20 @@ def _read_sections(source: Source, shoff: int, entsize: int, count: int, names: 
                 wanted="a type and a name, as every section but the first has",
             )
     return sections
+
+
+def _read_names(source: Source, table: bytes, names: int, count: int) -> bytes:
+    kind = offset = size = 0
+    if names < count:
+        _, kind, _, _, offset, size, *_ = _SECTION.unpack_from(table, names * _SECTION.size)
+    if kind != _SHT_STRTAB or size > _MAX_NAMES:
+        raise source.damage(
+            "section names",
+            0x3E,
+            found=f"section {names} of {count}, {size} bytes",
+            wanted=f"a string table section of at most {_MAX_NAMES} bytes",
+        )
+    return source.read(offset, size, "section names")
 
 
 def _name(source: Source, strings: bytes, start: int, index: int) -> str:
@@ -151,8 +168,11 @@ def _name(source: Source, strings: bytes, start: int, index: int) -> str:
     return printable(strings[start:end])
 
 
-def _check_segments(source: Source, phoff: int, entsize: int, count: int) -> int:
-    """Check that every segment lies in the file; return where the last one ends."""
+def _check_segments(source: Source, phoff: int, entsize: int, count: int, raw: bytes) -> int:
+    """Check that every segment lies in the file; return where the last one ends.
+
+    :param raw: the table, which was read beforehand: a file may pass but once
+    """
     if entsize != _SEGMENT.size or count == _PN_XNUM:
         raise source.damage(
             "program header table",
@@ -162,8 +182,7 @@ def _check_segments(source: Source, phoff: int, entsize: int, count: int) -> int
         )
     table = source.window(phoff, count * _SEGMENT.size, f"table of {count} program headers")
     end = phoff + table.size
-    for index in range(count):
-        (_, _, offset, _, _, filesz, _, _) = table.unpack(_SEGMENT, index * _SEGMENT.size, "program header")
+    for index, (_, _, offset, _, _, filesz, _, _) in enumerate(_SEGMENT.iter_unpack(raw)):
         source.window(offset, filesz, f"segment {index}")
         end = max(end, offset + filesz)
     return end

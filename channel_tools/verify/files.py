@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from channel_tools.verify import archives, bundles, kernel_packs, offload_binary
-from channel_tools.verify.elf import EM_AMDGPU, ET_REL, MAGIC, read_elf
+from channel_tools.verify.elf import EM_AMDGPU, ET_REL, MAGIC, is_code_object, read_elf
 from channel_tools.verify.findings import Fault, Findings
 from channel_tools.verify.host import read_host
 from channel_tools.verify.images import read_bare
 from channel_tools.verify.source import Source
+from channel_tools.verify.sweep import sweep
 
 HEAD_SIZE: Final = 512
 """Bytes of a file that :func:`kind_of` wants to see."""
 
+_IN_MEMORY: Final = 32 << 20
 _KINDS: Final = (
     (MAGIC, "elf"),
     (bundles.MAGIC, "bundle"),
@@ -107,6 +109,8 @@ def _read_kind(source: Source, kind: str, findings: Findings) -> str:
 def _read_elf_file(source: Source, findings: Findings) -> str:
     if _is_other_class(source.peek(0, 64)):
         return "elf of another class"
+    if not is_code_object(source.peek(0, 64)):
+        sweep(source)
     elf = read_elf(source)
     if elf.machine == EM_AMDGPU:
         read_bare(source, findings)
@@ -125,9 +129,10 @@ def _is_other_class(head: bytes) -> bool:
 
 
 def _read_archive(source: Source, findings: Findings) -> None:
-    for name, member in archives.archive_members(source):
+    for name, part in archives.archive_members(source):
+        member = part.pinned(_IN_MEMORY)
         kind = kind_of(name, member.peek(0, HEAD_SIZE))
-        if kind and kind != "broken":
+        if kind:
             before = len(findings.faults)
             read_file(member, kind, findings)
             for index in range(before, len(findings.faults)):

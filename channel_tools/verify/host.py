@@ -45,7 +45,7 @@ def read_host(elf: Elf, source: Source, findings: Findings) -> None:
     known: list[tuple[int, int]] = []
     left = source.size
     bundle_count = inline = elsewhere = 0
-    for section in elf.sections:
+    for section in sorted(elf.sections, key=lambda section: section.offset):
         if not (section.in_file and section.name.startswith(_DEVICE_SECTIONS)):
             continue
         left -= section.size

@@ -70,7 +70,7 @@ def read_image(source: Source, label: str, findings: Findings) -> None:
 
 def record(source: Source, label: str, findings: Findings) -> None:
     """Note code for ``label`` without a look into it; a label that no compiler writes is damage."""
-    findings.objects.append(CodeObject(label, source.place(0), source.size))
+    findings.add_object(CodeObject(label, source.place(0), source.size))
     if not is_known_target(label):
         findings.add_damage(
             source.damage("code for an unknown target", 0, found=label, wanted="a processor that LLVM knows")
@@ -85,5 +85,5 @@ def read_bare(source: Source, findings: Findings) -> int:
     """
     elf = read_elf(source)
     target = code_object_target(elf, source)
-    findings.objects.append(CodeObject(str(target), source.place(0), elf.end))
+    findings.add_object(CodeObject(str(target), source.place(0), elf.end))
     return elf.end

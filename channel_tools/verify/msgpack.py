@@ -8,6 +8,7 @@ from typing import Any, Final
 from channel_tools.verify.source import Source, printable
 
 _MAX_DEPTH: Final = 32
+_MAX_VALUES: Final = 500_000
 _NUMBERS: Final = {
     0xCA: ">f",
     0xCB: ">d",
@@ -56,9 +57,15 @@ class _Reader:
     def __init__(self, source: Source) -> None:
         self.position = 0
         self._source = source
+        self._values = 0
 
     def value(self, depth: int) -> Any:
         start = self.position
+        self._values += 1
+        if self._values > _MAX_VALUES:
+            raise self._source.damage(
+                "MessagePack data", start, found=f"more than {_MAX_VALUES} values", wanted="no more than that"
+            )
         tag = self._take(1)[0]
         if depth > _MAX_DEPTH:
             raise self._source.damage(

@@ -18,6 +18,8 @@ from channel_tools.verify.source import Source, printable
 MAGIC: Final = b"\x10\xff\x10\xad"
 
 _MAX_ENTRIES: Final = 4096
+_MAX_HEADER: Final = 4096
+_MAX_PADDING: Final = 15
 _MAX_STRINGS: Final = 256
 _MAX_STRING: Final = 4096
 _HEADER = struct.Struct("<4xIQQQ")
@@ -29,15 +31,28 @@ _METADATA_ONLY: Final = 1
 
 
 def read_offload_binaries(source: Source, findings: Findings) -> int:
-    """Read every offload binary of a section or file; return how many there are."""
-    count = 0
-    position = source.skip_zeros(0)
+    """Read every offload binary of a section or file; return how many there are.
+
+    Each is padded to 8 bytes, so more zeros than that are one that was overwritten.
+    """
+    count = end = 0
     with findings.keep_damage():
-        while position < source.size:
+        while (position := source.skip_zeros(end)) < source.size:
+            _check_padding(source, end, position)
             end = read_offload_binary(source, position, findings)
             count += 1
-            position = source.skip_zeros(end)
+        _check_padding(source, end, position)
     return count
+
+
+def _check_padding(source: Source, start: int, end: int) -> None:
+    if end - start > _MAX_PADDING:
+        raise source.damage(
+            "zeros where an offload binary should be",
+            start,
+            found=f"{end - start} bytes",
+            wanted=f"at most {_MAX_PADDING} bytes of padding",
+        )
 
 
 def read_offload_binary(source: Source, offset: int, findings: Findings) -> int:
@@ -60,34 +75,58 @@ def read_offload_binary(source: Source, offset: int, findings: Findings) -> int:
             found=f"version {version}, size {size}",
             wanted="version 1 to 3 and room for an entry",
         )
+    count = 1 if version == 1 else count
     binary = source.window(offset, size, "offload binary")
+    inflated = 0
     if version == 3:
         (inflated,) = binary.unpack(_INFLATED_SIZE, _HEADER.size, "header of an offload binary")
-        if inflated:
-            binary = _inflate(binary, entries_offset, inflated)
     with findings.keep_damage():
-        if version == 1:
-            count = 1
+        if inflated:
+            raw = _inflate(binary, entries_offset, inflated)
+            inner = Findings(findings.name)
+            _read_entries(raw.source, entries_offset, count, version, inner)
+            raw.finish()
+            findings.extend(inner)
+        else:
+            _read_entries(binary, entries_offset, count, version, findings)
+    return offset + size
+
+
+def _inflate(binary: Source, entries_offset: int, inflated: int) -> unpack.Unpacked:
+    if entries_offset > _MAX_HEADER or inflated < entries_offset:
+        raise binary.damage(
+            "header of a compressed offload binary",
+            16,
+            found=f"entries at {entries_offset}, {inflated} bytes unpacked",
+            wanted=f"entries at {_MAX_HEADER} at most, and more bytes than that",
+        )
+    header = binary.read(0, entries_offset, "header of an offload binary")
+    body = binary.window(entries_offset, binary.size - entries_offset, "body of a compressed offload binary")
+    unpack_it = unpack.zstd if body.peek(0, 4) == unpack.ZSTD_MAGIC else unpack.zlib_stream
+    name = f"{binary.name} (unpacked from {binary.place(0):#x})"
+    return unpack_it(body, inflated, "compressed offload binary", name, header)
+
+
+def _read_entries(binary: Source, offset: int, count: int, version: int, findings: Findings) -> None:
+    """Read the table first, then the images in their order: a file may pass but once."""
+    images: list[tuple[Source, str]] = []
+    tables = Findings(findings.name)
+    with tables.keep_damage():
         if not 0 < count <= _MAX_ENTRIES:
             raise binary.damage(
                 "number of images of an offload binary", 24, found=str(count), wanted=f"1 to {_MAX_ENTRIES}"
             )
         for index in range(count):
-            _read_entry(binary, entries_offset + index * _ENTRY.size, version, findings)
-    return offset + size
+            image = _read_entry(binary, offset + index * _ENTRY.size, version)
+            if image:
+                images.append(image)
+    for window, label in sorted(images, key=lambda image: image[0].place(0)):
+        read_image(window, label, findings)
+    findings.extend(tables)
 
 
-def _inflate(binary: Source, entries_offset: int, inflated: int) -> Source:
-    body = binary.window(
-        entries_offset, max(binary.size - entries_offset, 0), "body of a compressed offload binary"
-    )
-    decompress = unpack.zstd if body.peek(0, 4) == unpack.ZSTD_MAGIC else unpack.zlib_stream
-    raw, _ = decompress(body, max(inflated - entries_offset, 0), "compressed offload binary")
-    header = binary.read(0, entries_offset, "header of an offload binary")
-    return Source.of_bytes(f"{binary.name} (unpacked from {binary.place(0):#x})", header + raw)
-
-
-def _read_entry(binary: Source, offset: int, version: int, findings: Findings) -> None:
+def _read_entry(binary: Source, offset: int, version: int) -> tuple[Source, str] | None:
+    """Image and label of an entry; None for one that has no image."""
     fields = binary.unpack(_ENTRY, offset, "entry of an offload binary")
     _image_kind, _producer, flags, strings, string_count, image, image_size = fields
     if string_count > _MAX_STRINGS:
@@ -104,7 +143,7 @@ def _read_entry(binary: Source, offset: int, version: int, findings: Findings) -
         texts[_string(binary, key)] = _string(binary, value)
     window = binary.window(image, image_size, "image of an offload binary")
     if version > 1 and flags & _METADATA_ONLY:
-        return
+        return None
     if "triple" not in texts or "arch" not in texts:
         raise binary.damage(
             "an offload binary does not say what it is for",
@@ -112,7 +151,7 @@ def _read_entry(binary: Source, offset: int, version: int, findings: Findings) -
             found=", ".join(sorted(texts)) or "no strings",
             wanted="the strings triple and arch",
         )
-    read_image(window, texts["arch"] or texts["triple"], findings)
+    return window, texts["arch"] or texts["triple"]
 
 
 def _string(binary: Source, offset: int) -> str:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from channel_tools.verify.findings import Fault
+from channel_tools.verify.targets import is_known_target
 
 INDEX: Final = "info/index.json"
 ABOUT: Final = "info/about.json"
+VARIANT: Final = "info/hash_input.json"
+PATHS: Final = "info/paths.json"
+OLDEST_GCC: Final = 4
 WHEEL_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 
+_BUILD_RECORD = re.compile(r"share/rocm-channel/[^/]+/(build|compile_commands)\.json")
 _ARCH_IN_BUILD = re.compile(r"(?:^|_)(gfx[0-9a-f]{3,})(?=_|$)")
 _ARCH_DEPENDENCY = re.compile(r"amdgpu-arch\s+={0,2}(\d+)\.(\d+)\.(\d+)(?:\.\*)?(?:\s.*)?")
 
@@ -21,7 +27,8 @@ _ARCH_DEPENDENCY = re.compile(r"amdgpu-arch\s+={0,2}(\d+)\.(\d+)\.(\d+)(?:\.\*)?
 class PackageInfo:
     """A package's own word. ``declared`` is its GPU targets, sorted; empty where it names none.
 
-    ``promises_code`` is true where it lists ``gfx_targets``: then device code must be there.
+    ``promises_code`` is true where it lists ``gfx_targets``: then device code must be there. ``gcc_pin`` is
+    the major release of GCC that its variant pins, else the one that its build record names.
     """
 
     name: str
@@ -31,9 +38,23 @@ class PackageInfo:
     rocm_version: str | None = None
     declared: tuple[str, ...] = ()
     promises_code: bool = False
+    depends: tuple[str, ...] = ()
+    gcc_pin: int | None = None
 
 
-def read_conda_info(metadata: dict[str, bytes]) -> tuple[PackageInfo | None, list[Fault]]:
+def is_metadata(path: str) -> bool:
+    """Does this path of a package hold what the functions here, or the judges, read?"""
+    return path in (INDEX, ABOUT, VARIANT, PATHS) or bool(
+        WHEEL_METADATA.fullmatch(path) or _BUILD_RECORD.fullmatch(path)
+    )
+
+
+def build_record(package: str, file: str) -> str:
+    """Path of ``build.json`` or ``compile_commands.json``, as build_scripts/lib/evidence.sh writes them."""
+    return f"share/rocm-channel/{package}/{file}"
+
+
+def read_conda_info(metadata: Mapping[str, bytes]) -> tuple[PackageInfo | None, list[Fault]]:
     """Read ``index.json`` and ``about.json`` of a conda package; None for a container that is none.
 
     Targets are declared by ``extra: gfx_targets`` or ``extra: rocm_arch`` of about.json, else by the build
@@ -65,6 +86,18 @@ def read_conda_info(metadata: dict[str, bytes]) -> tuple[PackageInfo | None, lis
                 ),
                 wanted="the same targets everywhere",
                 fix="build it again from one variant",
+                rule="metadata",
+            )
+        )
+    unknown = sorted(target for targets in said.values() for target in targets if not is_known_target(target))
+    if unknown:
+        faults.append(
+            Fault(
+                "the package declares a GPU target that no compiler knows",
+                found=", ".join(unknown)[:200],
+                wanted="a target such as gfx942",
+                fix="correct the recipe or the variant, and build it again",
+                rule="metadata",
             )
         )
     for key in ("name", "version", "build"):
@@ -73,14 +106,17 @@ def read_conda_info(metadata: dict[str, bytes]) -> tuple[PackageInfo | None, lis
                 Fault(f"{INDEX} has no {key}", found=repr(index.get(key)), wanted="text", damage=True)
             )
     rocm_version = extra.get("rocm_version")
+    name = str(index.get("name", ""))
     info = PackageInfo(
-        name=str(index.get("name", "")),
+        name=name,
         version=str(index.get("version", "")),
         build=build,
         subdir=str(index.get("subdir", "")),
         rocm_version=None if rocm_version is None else str(rocm_version),
         declared=tuple(sorted(next(iter(said.values()), frozenset()))),
         promises_code=bool(listed),
+        depends=tuple(spec for spec in _list(index.get("depends")) if isinstance(spec, str)),
+        gcc_pin=_gcc_pin(metadata, name, faults),
     )
     return info, faults
 
@@ -117,15 +153,41 @@ def _targets(value: object, faults: list[Fault]) -> frozenset[str]:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return frozenset(value)
     faults.append(
-        Fault(f"{ABOUT}: GPU targets", found=repr(value)[:200], wanted="a list of names such as gfx942")
+        Fault(
+            f"{ABOUT}: GPU targets",
+            found=repr(value)[:200],
+            wanted="a list of names such as gfx942",
+            rule="metadata",
+        )
     )
     return frozenset()
 
 
 def _depends_targets(depends: object) -> frozenset[str]:
-    matches = (
-        _ARCH_DEPENDENCY.fullmatch(spec)
-        for spec in (depends if isinstance(depends, list) else [])
-        if isinstance(spec, str)
-    )
+    matches = (_ARCH_DEPENDENCY.fullmatch(spec) for spec in _list(depends) if isinstance(spec, str))
     return frozenset(f"gfx{int(m[1])}{int(m[2]):x}{int(m[3]):x}" for m in matches if m)
+
+
+def _gcc_pin(metadata: Mapping[str, bytes], name: str, faults: list[Fault]) -> int | None:
+    """``gxx`` in the variant that the package's hash was made of, else the compiler of the build record."""
+    if VARIANT in metadata:
+        variant = _read_object(VARIANT, metadata[VARIANT], faults)
+        if variant.get("cxx_compiler") == "gxx":
+            return _major(variant.get("cxx_compiler_version"))
+    path = build_record(name, "build.json")
+    return _major(_read_object(path, metadata[path], faults).get("gcc_version")) if path in metadata else None
+
+
+def _major(version: object) -> int | None:
+    match = re.match(r"\d{1,3}(?!\d)", str(version))
+    return int(match[0]) if match and int(match[0]) >= OLDEST_GCC else None
+
+
+def read_paths(metadata: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """The entries of ``paths.json``: ``_path``, ``path_type``, ``sha256``; empty where it cannot be read."""
+    entries = _list(_read_object(PATHS, metadata.get(PATHS, b"{}"), []).get("paths"))
+    return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("_path"), str)]
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

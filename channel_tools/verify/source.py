@@ -9,11 +9,21 @@ from __future__ import annotations
 import io
 import os
 import struct
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from channel_tools.model.errors import DamagedFileError
 
-_CHUNK: Final = 1 << 20
+if TYPE_CHECKING:
+    from channel_tools.verify.passing import Notes
+
+CHUNK: Final = 1 << 20
+"""Bytes that are looked at in one go."""
+
+_FIRST_STEP: Final = 256
+
+Made = TypeVar("Made")
 
 
 class DamageError(DamagedFileError):
@@ -46,23 +56,82 @@ def printable(name: str | bytes) -> str:
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
-class Backing(Protocol):
-    """Where the bytes lie. ``read`` may return fewer bytes than asked for at the end."""
+class Finder(Protocol):
+    """Where code may start, from a place on."""
 
-    def read(self, offset: int, size: int) -> bytes: ...
+    def __call__(self, offset: int) -> int | None:
+        """The first such place at or after ``offset``."""
 
 
-class Memory:
-    """Bytes in memory."""
+class Backing(ABC):
+    """Where the bytes lie."""
 
-    def __init__(self, data: bytes | bytearray) -> None:
+    shared = True
+    """May it be read at any place, at any time and by several threads?"""
+
+    notes: Notes | None = None
+    """Room for notes, where it passes once."""
+
+    @abstractmethod
+    def read(self, offset: int, size: int) -> bytes:
+        """May return fewer bytes than asked for at the end."""
+
+    def chunks(self, offset: int, size: int) -> Iterator[bytes]:
+        """The same bytes in pieces, for those who look at each once."""
+        while size > 0:
+            data = self.read(offset, min(size, CHUNK))
+            if not data:
+                return
+            yield data
+            offset += len(data)
+            size -= len(data)
+
+    def skip_zeros(self, offset: int, end: int) -> int:
+        """Place of the first byte that is not zero; ``end`` where there is none before."""
+        step = _FIRST_STEP
+        while offset < end:
+            chunk = self.read(offset, min(step, end - offset))
+            rest = len(chunk.lstrip(b"\0"))
+            offset += len(chunk) - rest
+            if rest or not chunk:
+                return offset
+            step = min(step * 16, CHUNK)
+        return end
+
+    def finder(self, name: str, start: int, end: int) -> Finder:
+        """See :mod:`channel_tools.verify.search`."""
+        from channel_tools.verify.search import find_in_parallel
+
+        return find_in_parallel(self, name, start, end)
+
+    def remember(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What ``make`` gives, or gave before for this key if that was kept."""
+        return make()
+
+    def keep(self, start: int, end: int) -> None:
+        """See :class:`channel_tools.verify.passing.Passing`, as for the next ones."""
+        return
+
+    def pass_on(self, end: int) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class Memory(Backing):
+    """Bytes in memory. ``start`` is the place of the first one."""
+
+    def __init__(self, data: bytes | bytearray, start: int = 0) -> None:
         self._view = memoryview(data)
+        self._first = start
 
     def read(self, offset: int, size: int) -> bytes:
+        offset -= self._first
         return bytes(self._view[offset : offset + size])
 
 
-class OpenFile:
+class OpenFile(Backing):
     """A file by its descriptor, which stays the caller's to close."""
 
     def __init__(self, descriptor: int) -> None:
@@ -149,13 +218,56 @@ class Source:
 
     def skip_zeros(self, offset: int) -> int:
         """Offset of the next byte that is not zero, or ``size``."""
-        while offset < self.size:
-            chunk = self.peek(offset, _CHUNK)
-            rest = chunk.lstrip(b"\0")
-            if rest or not chunk:
-                return offset + len(chunk) - len(rest)
-            offset += len(chunk)
-        return self.size
+        if offset >= self.size:
+            return self.size
+        return self._backing.skip_zeros(self._start + offset, self._start + self.size) - self._start
+
+    @property
+    def shared(self) -> bool:
+        """May it be read at any time and by several threads? Not so a file that passes once."""
+        return self._backing.shared
+
+    @property
+    def notes(self) -> Notes | None:
+        """Room for notes, of a file that passes once."""
+        return self._backing.notes
+
+    def keep(self, start: int, end: int) -> None:
+        """Keep these bytes of a file that passes once: they will be read when it is through."""
+        self._backing.keep(self._start + start, self._start + min(end, self.size))
+
+    def pass_on(self) -> None:
+        """Let a file that passes once pass up to its end."""
+        self._backing.pass_on(self._start + self.size)
+
+    def close(self) -> None:
+        """Give back what a file that passes once has taken."""
+        self._backing.close()
+
+    def chunks(self, offset: int = 0) -> Iterator[bytes]:
+        """The bytes from ``offset`` on, in pieces. Nothing of a file that passes once is kept for it."""
+        return self._backing.chunks(self._start + offset, self.size - offset)
+
+    def finder(self, start: int, end: int) -> Finder:
+        """Finds where code may start between two offsets, asked from the lower ones to the higher."""
+        find = self._backing.finder(self.name, self._start + start, self._start + end)
+
+        def find_here(offset: int) -> int | None:
+            place = find(self._start + offset)
+            return None if place is None else place - self._start
+
+        return find_here
+
+    def remember(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What ``make`` makes of this source; a file that passes once may know it from when it passed."""
+        return self._backing.remember((self._start, key), make)
+
+    def pinned(self, limit: int) -> Source:
+        """This source in memory where it would pass once and has ``limit`` bytes at most, else itself."""
+        if self.shared or self.size > limit:
+            return self
+        data = b"".join(self.chunks())
+        return Source(self.name, Memory(data, self._start), len(data), self._start)
 
 
 class SourceFile(io.RawIOBase):

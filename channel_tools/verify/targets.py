@@ -95,9 +95,10 @@ _KNOWN_PROCESSORS: Final = frozenset(PROCESSOR_OF_MACH.values())
 _OTHER_TARGETS = re.compile(r"amdgcnspirv|generic|spirv[0-9a-z-]*|sm_[0-9]+[a-z]?")
 _PROCESSOR = re.compile(r"gfx[0-9][0-9a-z]*(?:-[0-9a-z]+)*|amdgcnspirv")
 _BUNDLE_ID = re.compile(
-    r"(?P<kind>host|hip|hipv4|openmp)-(?P<arch>[^-]+)-(?P<vendor>[^-]*)-(?P<os>[^-]*)"
+    r"(?P<kind>host|hip|hipv4|openmp|sycl)-(?P<arch>[^-]+)-(?P<vendor>[^-]*)-(?P<os>[^-]*)"
     r"(?:-(?P<env>[^-]*))?(?:-(?P<target>.*))?"
 )
+_SYCL_ID = re.compile(r"sycl-(spir|spirv|native_cpu|nvptx|x86)[\w-]*")
 
 
 @dataclass(frozen=True)
@@ -159,10 +160,13 @@ def _spell(name: str, setting: bool | None) -> str:
 def bundle_id_target(bundle_id: str) -> str | None:
     """Target text of a bundle entry id: ``hipv4-amdgcn-amd-amdhsa--gfx942`` gives ``gfx942``, a host id None.
 
-    The text is handed on as the id spells it, features in the id's order.
+    The text is handed on as the id spells it, features in the id's order. Code of Intel's SYCL
+    (``sycl-spir64_gen``) is for none of our GPUs, and gives None.
 
     :raises ValueError: an id that is not ``<kind>-<triple>[-<target>]``, or a device id without a target
     """
+    if _SYCL_ID.fullmatch(bundle_id):
+        return None
     match = _BUNDLE_ID.fullmatch(bundle_id)
     if match is None:
         raise ValueError(f"{bundle_id!r} is not <kind>-<arch>-<vendor>-<os>-<env>[-<target>]")

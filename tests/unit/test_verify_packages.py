@@ -18,13 +18,14 @@ import pytest
 import zstandard
 
 from channel_tools.model.errors import VerifyError
-from channel_tools.verify import Report, exit_code, packages_under, parse_want, verify_path
+from channel_tools.verify import Report, containers, exit_code, packages_under, parse_want, verify_path
 from channel_tools.verify.streams import Limits
 from tests.unit.test_verify_support import (
     DATA,
     archive,
     bundle,
     code_object,
+    compressed,
     conda_info,
     device_id,
     host_library,
@@ -235,6 +236,50 @@ def test_archives_inside_archives_are_read(tmp_path: Path) -> None:
     assert verify_path(make_conda(tmp_path, broken, conda_info(["gfx942"]))).verdict == "pass"
 
 
+def test_packages_that_cannot_be_opened_are_faults_wherever_they_lie(tmp_path: Path) -> None:
+    """Wheels and conda packages anywhere; other archives in a plain folder only."""
+    inside = tmp_path / "folder"
+    inside.mkdir()
+    for name in ("x.whl", "x.conda", "x.tar.bz2", "x.zip"):
+        whole = write_wheel(tmp_path / "w.whl", {"x.so": LIB942}).read_bytes()
+        (inside / name).write_bytes(whole[:-10])
+        report = verify_path(inside)
+        assert [file.path for file in report.files] == [name]
+        assert exit_code([report]) == 31
+        (inside / name).unlink()
+        packed = verify_path(make_conda(tmp_path, {f"share/{name}": whole[:-10]}, conda_info(None)))
+        assert exit_code([packed]) == (31 if name in ("x.whl", "x.conda") else 0)
+
+
+def test_reading_ends_after_many_damaged_files(tmp_path: Path) -> None:
+    files = {f"lib/x{number}.so": b"\0" for number in range(1200)}
+    for path in (make_conda(tmp_path, files, conda_info(None)), make_extracted(tmp_path, files, {})):
+        report = verify_path(path)
+        assert exit_code([report]) == 31
+        assert len(report.files) == 1000
+        assert "too many damaged files: the rest was not read" in faults(report)
+
+
+def test_many_compressed_files_are_read_by_threads_in_any_order(tmp_path: Path) -> None:
+    good, bad = compressed(target_bundle("gfx942")), compressed(target_bundle("gfx90a"))
+    files = {f"lib/k{number:03}.co": bad if number % 50 == 7 else good for number in range(200)}
+    report = verify_path(make_conda(tmp_path, files, conda_info(["gfx942"])))
+    assert [file.path for file in report.files] == sorted(files)
+    wrong = [file.path for file in report.files if file.faults]
+    assert wrong == ["lib/k007.co", "lib/k057.co", "lib/k107.co", "lib/k157.co"]
+    assert report.targets() == ("gfx90a", "gfx942")
+
+
+def test_an_archive_too_deep_to_be_read_does_not_pass(tmp_path: Path) -> None:
+    data = LIB90A
+    for depth in range(6):
+        data = write_wheel(tmp_path / "made.whl", {"x.so" if depth == 0 else "x.whl": data}).read_bytes()
+    (tmp_path / "deep.whl").write_bytes(data)
+    report = verify_path(tmp_path / "deep.whl")
+    assert "too deep" in faults(report)
+    assert report.damaged
+
+
 def test_single_files(tmp_path: Path) -> None:
     path = tmp_path / "x.so"
     path.write_bytes(LIB942)
@@ -296,6 +341,17 @@ def test_paths_that_leave_the_archive_are_faults(tmp_path: Path, name: str) -> N
         assert "must not be unpacked" in faults(report)
         assert exit_code([report]) == 31
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_path_that_is_there_twice_is_read_twice(tmp_path: Path) -> None:
+    """The last one wins when it is unpacked; neither may hold other code."""
+    path = tmp_path / "x.tar.bz2"
+    for first, second in ((LIB90A, LIB942), (LIB942, LIB90A)):
+        double = tar_bytes({"lib/x.so": first})[: 512 + -(-len(first) // 512) * 512]
+        path.write_bytes(bz2.compress(double + tar_bytes({"lib/x.so": second, **conda_info(["gfx942"])})))
+        report = verify_path(path)
+        assert [file.path for file in report.files] == ["lib/x.so", "lib/x.so"]
+        assert "lib/x.so: code for gfx90a" in faults(report)
 
 
 def test_links_in_archives(tmp_path: Path) -> None:
@@ -428,8 +484,9 @@ def test_damage_does_not_bring_follow_up_faults(tmp_path: Path) -> None:
     assert exit_code([verify_path(make_conda(tmp_path, mixed, conda_info(["gfx942"])))]) == 30
 
 
-def test_big_members_go_through_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("channel_tools.verify.containers._IN_MEMORY", 1000)
+def test_big_members_pass_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "IN_MEMORY" if hasattr(containers, "IN_MEMORY") else "_IN_MEMORY"
+    monkeypatch.setattr(containers, name, 1000)
     files = {"lib/x.so": LIB942, "lib/x.a": archive({"x.o": LIB942})}
     assert verify_path(make_conda(tmp_path, files, conda_info(["gfx942"]))).verdict == "pass"
 

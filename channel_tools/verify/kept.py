@@ -1,0 +1,99 @@
+"""Which places of a file are known, and what lay there: for files that pass once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+
+class Ranges:
+    """A set of places, as few (start, end) pairs as will do."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        if start >= end:
+            return
+        first = bisect_right(self._starts, start)
+        if first and self._ends[first - 1] >= start:
+            first -= 1
+            start = self._starts[first]
+        last = bisect_right(self._starts, end)
+        if last > first:
+            end = max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+    def end_from(self, place: int) -> int:
+        """Up to where everything from ``place`` on is in the set; ``place`` itself where nothing is."""
+        index = bisect_right(self._starts, place) - 1
+        return max(place, self._ends[index]) if index >= 0 else place
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+
+class Pieces:
+    """Bytes by the place that they had in a file. Pieces that touch become one."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._starts: list[int] = []
+        self._pieces: list[bytearray] = []
+
+    def add(self, start: int, data: bytes) -> None:
+        """Keep ``data``, as far as its places are not kept already."""
+        while data:
+            index = bisect_right(self._starts, start) - 1
+            if index >= 0:
+                end = self._starts[index] + len(self._pieces[index])
+                if end > start:
+                    data = data[end - start :]
+                    start = end
+                    continue
+            room = self._starts[index + 1] - start if index + 1 < len(self._starts) else len(data)
+            part, data = data[:room], data[room:]
+            if index >= 0 and end == start:
+                self._pieces[index] += part
+            else:
+                self._starts.insert(index + 1, start)
+                self._pieces.insert(index + 1, bytearray(part))
+            self.size += len(part)
+            start += len(part)
+
+    def get(self, start: int, limit: int) -> bytes:
+        """Up to ``limit`` bytes from ``start`` on; none where that place is not kept."""
+        index = bisect_right(self._starts, start) - 1
+        if index < 0:
+            return b""
+        inside = start - self._starts[index]
+        return bytes(memoryview(self._pieces[index])[inside : inside + limit])
+
+
+class Ring:
+    """The last bytes that passed, at least ``size`` of them once there were as many.
+
+    :param end: bytes that passed already and were not kept
+    """
+
+    def __init__(self, size: int, end: int = 0) -> None:
+        self.end = end
+        self._size = size
+        self._starts: list[int] = []
+        self._chunks: list[bytes] = []
+
+    def add(self, chunk: bytes) -> None:
+        self._starts.append(self.end)
+        self._chunks.append(chunk)
+        self.end += len(chunk)
+        while self.end - self._starts[0] - len(self._chunks[0]) >= self._size:
+            del self._starts[0], self._chunks[0]
+
+    def get(self, start: int, limit: int) -> bytes:
+        """As :meth:`Pieces.get`; a whole chunk is given out as it is."""
+        if start >= self.end or not self._starts or start < self._starts[0]:
+            return b""
+        index = bisect_right(self._starts, start) - 1
+        inside = start - self._starts[index]
+        return self._chunks[index][inside : inside + limit]
