@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
+# A virtual environment that was not finished is made again.
+.DELETE_ON_ERROR:
 .PHONY: demo test test-all lint setup setup-test clean
 
 demo: setup

@@ -65,16 +65,21 @@ if [[ ${1:-} == --with-tests ]]; then
   need zsh zsh
 fi
 
+# Debian 13 has no g++-11: Debian 12's is put beside the caches, and touches no installed package. apt is asked
+# for gcc-11, because it takes a name with + that it does not know for a pattern, which fits other packages.
+packaged_gcc11() {
+  # shellcheck source=/dev/null
+  ! (. /etc/os-release && [[ $ID == debian && ${VERSION_ID:-13} -ge 13 ]]) || apt-cache show gcc-11 >/dev/null 2>&1
+}
+
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-private_gcc="${ROCM_CHANNEL_CACHE:-$root/.cache}/gcc-11"
-if ! command -v g++-11 >/dev/null && [[ ! -x $private_gcc/usr/bin/g++-11 ]]; then
-  # Debian 13 has no g++-11: Debian 12's is unpacked beside the caches, and touches no installed package.
-  if apt-cache show g++-11 >/dev/null 2>&1 || [[ $(. /etc/os-release && echo "$ID${VERSION_ID:-}") != debian13 ]]; then
-    missing+=(g++-11)
-  else
-    install_missing
-    missing=()
-    bash "$root/build_scripts/gcc11.sh" "$private_gcc"
-  fi
+private_gcc=${ROCM_CHANNEL_CACHE:-$root/.cache}/gcc-11
+if command -v g++-11 >/dev/null || [[ -x $private_gcc/usr/bin/g++-11 ]]; then
+  install_missing
+elif packaged_gcc11; then
+  missing+=(gcc-11 g++-11)
+  install_missing
+else
+  install_missing
+  bash "$root/build_scripts/gcc11.sh" "$private_gcc"
 fi
-install_missing

@@ -31,6 +31,10 @@ hip_sdk=rocm
 if [[ $hip_sdk == rocm ]]; then
   rocm_version=$(sed -n '1s/^\([0-9]*\.[0-9]*\).*/\1/p' "$ROCM_PATH/.info/version")
 fi
+private_gcc=${ROCM_CHANNEL_CACHE:-$here/../.cache}/gcc-11/usr/bin
+if [[ -z ${CC:-}${CXX:-} && -x $private_gcc/g++-11 ]] && ! command -v g++-11 >/dev/null; then
+  CC=$(realpath -s -- "$private_gcc/gcc-11") CXX=$(realpath -s -- "$private_gcc/g++-11")
+fi
 # Read by the guards and by CMake.
 export rocm_arch rocm_isa hip_sdk rocm_version=${rocm_version:-7.2} toolchain=host
 export CC=${CC:-gcc-11} CXX=${CXX:-g++-11} cxx_compiler_version=11 memory_per_job_mib=1500
@@ -39,6 +43,10 @@ guard_rocm
 guard_compilers
 guard_jobs
 
+if ! python3 -c 'import scikit_build_core' 2>/dev/null; then
+  echo "python3 has no scikit-build-core: put .venv/bin of \`make setup\` on PATH, or pip install scikit-build-core" >&2
+  exit 13
+fi
 export HIPCXX=$HIP_CLANG HIPFLAGS="--rocm-path=$ROCM_PATH $HIP_HOST_FLAGS"
 export CMAKE_ARGS="-DCMAKE_HIP_ARCHITECTURES=$rocm_arch -DCMAKE_HIP_COMPILER_ROCM_ROOT=$ROCM_PATH \
 -DCMAKE_PREFIX_PATH=$ROCM_PATH -DCMAKE_SHARED_LINKER_FLAGS=-Wl,-rpath-link,$ROCM_PATH/lib \

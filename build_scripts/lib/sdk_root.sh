@@ -15,15 +15,6 @@ readonly LINKED_TOOLS=(
   llvm-ranlib
   llvm-readelf
 )
-# shellcheck disable=SC2034 # read by rocm_sdk.sh
-readonly COMPLETE_ROOT_HAS=(
-  amdgcn/bitcode/ocml.bc
-  include/hip/hip_version.h
-  lib/cmake/hip-lang/hip-lang-config.cmake
-  lib/libamdhip64.so
-  lib/llvm/bin/clang++
-  llvm/bin/clang++
-)
 
 unpack_packages() {
   local deb tool path root=$work/root usr=$work/debian/usr
@@ -70,14 +61,17 @@ relocate_exports() {
 }
 
 finish_root() {
+  local version
   link_stubs
-  write_marker
+  version=$(version_of libamdhip64-dev)
+  write_marker "hip=${version%%-*}"
 }
 
 # The real libraries need a newer glibc than the oldest host has, and programs would not link against them
 # there. A stub's functions do nothing and answer 100, hipErrorNoDevice, or a text where they return one.
 link_stubs() {
   local library real soname texts
+  mkdir "$work/stubs"
   texts=$(grep -r -h -o -E 'const char ?\* ?[A-Za-z_]+\(' "$work/root/include" | sed 's/.*[* ]//; s/(//' | sort -u)
   for library in "${STUBBED_LIBRARIES[@]}"; do
     real=$(realpath -- "$work/root/lib/$library.so")
@@ -117,10 +111,3 @@ END {
   print ".section .note.GNU-stack,\"\",@progbits" >code
   for (version in exported) print version " { global:" exported[version] " };" >versions
 }'
-
-write_marker() {
-  local packages hip
-  packages=$(cd -- "$work/debs" && printf '%s\n' *.deb | sed 's/_[a-z0-9]*\.deb$//' | paste -s -d ' ')
-  hip=$(sed -n 's/.*libamdhip64-dev_\([0-9.]*\).*/\1/p' <<<"$packages")
-  printf '%s\n' kind=debian "format=$FORMAT" "hip=$hip" "suite=$SUITE" "packages=$packages" >"$work/root/$MARKER"
-}

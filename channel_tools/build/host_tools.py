@@ -58,16 +58,19 @@ class HostTools:
         return self.channel.resolve().as_uri()
 
 
-def make_host_tools(channel: Path, gcc_major: str, pythons: tuple[str, ...] = ()) -> HostTools:
+def make_host_tools(
+    channel: Path, gcc_major: str, pythons: tuple[str, ...] = (), private_gcc: Path | None = None
+) -> HostTools:
     """Make the channel, or leave it alone when it is this host's already.
 
     :param gcc_major: the compiler of the matrix, ``11``
     :param pythons: versions of the matrix; each gets a bridge when the host has it
+    :param private_gcc: root made by ``build_scripts/gcc11.sh``, used where PATH has no such compiler
     :raises ToolMissingError: a tool is not there; names the package that has it
     :raises StorageError: the channel cannot be written
     """
     glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[-1]
-    bridges = find_bridges(gcc_major, glibc, pythons)
+    bridges = find_bridges(gcc_major, glibc, pythons, private_gcc)
     state = {"version": LAYOUT, "bridges": [asdict(bridge) for bridge in bridges]}
     with locked(channel.with_name(f".{channel.name}.lock")):
         fresh = not _is_current(channel / STATE, state)
@@ -98,8 +101,10 @@ def _assemble(channel: Path, state: dict[str, Any]) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def find_bridges(gcc_major: str, glibc: str, pythons: tuple[str, ...] = ()) -> tuple[Bridge, ...]:
-    """Look for every tool on this host.
+def find_bridges(
+    gcc_major: str, glibc: str, pythons: tuple[str, ...] = (), private_gcc: Path | None = None
+) -> tuple[Bridge, ...]:
+    """Look for every tool on this host; parameters as of :func:`make_host_tools`.
 
     :raises ToolMissingError: all that is missing, in one message
     """
@@ -112,7 +117,7 @@ def find_bridges(gcc_major: str, glibc: str, pythons: tuple[str, ...] = ()) -> t
             missing.append(error)
             return []
 
-    bridges = attempt(lambda: _compilers(gcc_major, glibc))
+    bridges = attempt(lambda: _compilers(gcc_major, glibc, private_gcc))
     for name, package in PROGRAMS.items():
         bridges += attempt(lambda name=name, package=package: [_program(name, package)])  # type: ignore[misc]
     for version in pythons:
@@ -146,13 +151,11 @@ def which(name: str) -> Path | None:
     return Path(found) if found else None
 
 
-def _compilers(major: str, glibc: str) -> list[Bridge]:
-    gcc, gxx = _gcc(f"gcc-{major}", major), _gcc(f"g++-{major}", major)
+def _compilers(major: str, glibc: str, private_gcc: Path | None) -> list[Bridge]:
+    names = ("gcc", "g++", "gcc-ar", "gcc-nm", "gcc-ranlib")
+    gcc, gxx, ar, nm, ranlib = _gcc(tuple(f"{name}-{major}" for name in names), major, private_gcc)
     version = _version_of(gxx, "-dumpfullversion")
-    tools = {
-        variable: _gcc(f"gcc-{tool}-{major}", major)
-        for variable, tool in (("AR", "ar"), ("NM", "nm"), ("RANLIB", "ranlib"))
-    }
+    tools = {"AR": ar, "NM": nm, "RANLIB": ranlib}
     exports = [f"export CC={gcc}", f'export CPP="{gcc} -E"']
     exports += [f"export {variable}={path}" for variable, path in tools.items()]
     exports += [f"export {v}={p}" for v, t in (("LD", "ld"), ("STRIP", "strip")) if (p := which(t))]
@@ -178,20 +181,25 @@ def _compilers(major: str, glibc: str) -> list[Bridge]:
     ]
 
 
-def _gcc(name: str, major: str) -> Path:
-    found = which(name)
-    if found is None:
-        raise ToolMissingError(f"{name} is not on PATH", fix=_gcc_hint(major))
-    return found
+def _gcc(names: tuple[str, ...], major: str, private_gcc: Path | None) -> list[Path]:
+    """The programs of one GCC: all from PATH, or else all from the private root; never some of each."""
+    found = {name: which(name) for name in names}
+    if private_gcc is not None and None in found.values():
+        programs = [(private_gcc / "usr" / "bin" / name).absolute() for name in names]
+        if all(os.access(program, os.X_OK) for program in programs):
+            return programs
+    for name, path in found.items():
+        if path is None:
+            raise ToolMissingError(f"{name} is not on PATH", fix=_gcc_hint(major, private_gcc))
+    return [path for path in found.values() if path is not None]
 
 
-def _gcc_hint(major: str) -> str:
+def _gcc_hint(major: str, private_gcc: Path | None) -> str:
     release = _os_release()
-    if release.get("ID") == "debian" and int(release.get("VERSION_ID", "12")) >= 13 and major == "11":
-        return (
-            "Debian 13 has no g++-11: run build_scripts/gcc11.sh .cache/gcc-11, which takes it from "
-            "Debian 12, and put .cache/gcc-11/usr/bin on PATH"
-        )
+    # Testing and unstable have no VERSION_ID.
+    newer = release.get("ID") == "debian" and int(release.get("VERSION_ID", "13").split(".")[0]) >= 13
+    if newer and major == "11" and private_gcc is not None:
+        return f"Debian 13 has no g++-11; for Debian 12's: bash build_scripts/gcc11.sh {private_gcc}"
     return f"apt-get install g++-{major}"
 
 

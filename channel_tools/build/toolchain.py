@@ -66,9 +66,9 @@ def prepare_host_tools(project: Project, matrix: Matrix) -> HostTools:
 
     :raises ToolMissingError: a tool is not on this host
     """
-    return make_host_tools(
-        project.host_tools, matrix.values["cxx_compiler_version"][0], matrix.values["python"]
-    )
+    gcc_major = matrix.values["cxx_compiler_version"][0]
+    private_gcc = project.cache / f"gcc-{gcc_major}"
+    return make_host_tools(project.host_tools, gcc_major, matrix.values["python"], private_gcc)
 
 
 def require_rocm(toolchain: Toolchain, project: Project) -> Path:
