@@ -15,6 +15,9 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash demo.sh
 
+# Debian 13 has GCC 11 in a folder of its own.
+test test-all: export PATH := $(PATH):$(CURDIR)/.cache/gcc-11/usr/bin
+
 test: setup-test lint
 	$(PYTEST) -m "not slow"
 

@@ -22,7 +22,7 @@ VARIABLES = {
     "HIP_CLANG_PATH": "folder of the HIP compiler when it is not in ROCm's lib/llvm/bin",
     "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "GPU targets to assume instead of looking (rocm-bootstrap)",
     "ROCM_BOOTSTRAP_DISABLE_DETECTION": "1: look for no GPU (rocm-bootstrap)",
-    "DEBIAN_MIRROR": "Debian mirror for the SDK root when the machine's apt sources name none",
+    "DEBIAN_MIRROR": "Debian mirror for the SDK root and GCC 11 when the machine's apt sources name none",
 }
 
 

@@ -11,7 +11,6 @@ import bz2
 import gzip
 import lzma
 import shutil
-import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ import zstandard
 
 from channel_tools.model.errors import DamagedFileError, RecipeError
 from channel_tools.model.files import storage_errors
+from channel_tools.model.tar import tarfile
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 OTHER_ARCHIVES = (".zip", ".7z", ".whl", ".conda")

@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.helpers import answer, host_build, make_project, rocm_channel, rocm_like
 
+GLIBC = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[-1]
 ISA = {"gfx942": "9.4.2", "gfx90a": "9.0.10"}
 
 
@@ -130,7 +131,7 @@ def test_any_conda_client_solves_the_same(
     channel = project / "channel"
     channels = [channel / "label" / label] if label else []
     urls = ",".join(path.as_uri() for path in [*channels, channel, tools])
-    base = "__glibc=2.36,__linux=6,__unix=0" + (f",{virtual}" if virtual else "")
+    base = f"__glibc={GLIBC},__linux=6,__unix=0" + (f",{virtual}" if virtual else "")
     done = subprocess.run(
         [sys.executable, "-c", SOLVE_AS_CLIENT, urls, base], capture_output=True, text=True, check=True
     )
@@ -167,9 +168,9 @@ def unpack(package: Path, folder: Path) -> Path:
     with zipfile.ZipFile(package) as archive:
         name = next(n for n in archive.namelist() if n.startswith("pkg-"))
         (folder / "pkg.tar.zst").write_bytes(archive.read(name))
-    import tarfile
-
     import zstandard
+
+    from channel_tools.model.tar import tarfile
 
     with (folder / "pkg.tar.zst").open("rb") as stream:
         reader = zstandard.ZstdDecompressor().stream_reader(stream)

@@ -25,6 +25,8 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "build_scripts"
 LIB = SCRIPTS / "lib"
 VENV_BIN = Path(sys.executable).parent
 CLANG = shutil.which("clang++-19")
+# Debian 13 has GCC 11 in a folder of its own.
+GXX_BIN = Path(shutil.which("g++-11") or "/usr/bin/g++-11").parent
 GCCS = [n for n in range(11, 20) if shutil.which(f"gcc-{n}") and shutil.which(f"g++-{n}")]
 
 pytestmark = [
@@ -105,7 +107,7 @@ def build(tmp_path: Path, sdk_root: Path) -> Build:
     made = Build(
         tmp_path,
         {
-            "PATH": f"{VENV_BIN}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": os.pathsep.join([str(VENV_BIN), str(GXX_BIN), "/usr/local/bin", "/usr/bin", "/bin"]),
             "HOME": str(tmp_path / "work"),
             "LANG": "C.UTF-8",
             "CONDA_BUILD": "1",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from channel_tools.cli.deps import deps
 from channel_tools.model.errors import ChannelToolsError, RequirementsError
 from channel_tools.model.matrix import read_matrix
 from channel_tools.model.project import Project
+from channel_tools.model.tar import tarfile
 from channel_tools.requirements.obtain import listed_sha256, obtain
 from tests.integration.helpers import ROOT, make_project
 

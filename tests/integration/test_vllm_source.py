@@ -11,9 +11,9 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import pytest
 import rattler_build as engine
 
 from channel_tools.model.matrix import read_matrix
+from channel_tools.model.tar import tarfile
 from channel_tools.sources.fetch import Fetcher
 from channel_tools.sources.needed import Source
 from channel_tools.sources.store import Store
@@ -211,6 +212,7 @@ def run_build_script(release: Release, source: Path, sdk: Path) -> subprocess.Co
     for name in ("__init__.py", "matmul_ogs.py"):
         (kernels / name).touch()
     tools = Path(sys.executable).parent
+    gxx = Path(shutil.which("g++-11") or "/usr/bin/g++-11")
     programs = {
         "python": PYTHON.format(stand_ins=work / "stand-ins", python=sys.executable),
         "cmake": CMAKE.format(cmake=tools / "cmake"),
@@ -228,7 +230,8 @@ def run_build_script(release: Release, source: Path, sdk: Path) -> subprocess.Co
         **{"toolchain": "host", "hip_sdk": "debian", "ROCM_PATH": str(sdk), "memory_per_job_mib": "100"},
         **{"PREFIX": str(prefix), "SRC_DIR": str(source), "RECIPE_DIR": str(RECIPE), "HOME": str(work)},
         **{"PKG_NAME": "vllm-rocm", "PKG_VERSION": release.version, "PYTHON": str(work / "bin" / "python")},
-        **{"PATH": os.pathsep.join([str(work / "bin"), str(tools), "/usr/bin", "/bin"]), "CC": "gcc-11"},
+        "PATH": os.pathsep.join([str(work / "bin"), str(tools), str(gxx.parent), "/usr/bin", "/bin"]),
+        "CC": "gcc-11",
         # What the compiler packages of a conda build put into the environment.
         "CXX": "g++-11",
         "CXXFLAGS": "-O2 -fvisibility-inlines-hidden",
