@@ -35,6 +35,8 @@ usage() { die 2 "$1" "$NAME.sh [--force] DEST"; }
 
 # A full disk makes each tool fail in words of its own, if there is room for words; here it gets one line.
 die_of_step() { # CODE WHAT FIX
+  # clean_up may have ended the program a moment before this shell: then there is nothing to say.
+  sleep 0.2
   if (($(free_mib) < 2)) || grep -q -i -e 'no space left' -e 'disk quota' -e 'enough free space' "$work/log"; then
     die 41 "no space left in $parent" "make room ($ROOM_MIB MiB), or choose another DEST" "$(free_mib) MiB free"
   fi
