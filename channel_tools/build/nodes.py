@@ -14,8 +14,7 @@ from typing import Any
 
 from channel_tools.model.errors import RecipeError
 from channel_tools.model.matrix import Matrix
-
-PLATFORM = "linux-64"
+from channel_tools.model.recipe import render
 
 
 @dataclass(frozen=True)
@@ -59,35 +58,20 @@ def render_recipe(folder: Path, matrix: Matrix) -> list[Node]:
 
     :raises RecipeError: with the recipe's path and the engine's words
     """
-    from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
-
-    path = folder / "recipe.yaml"
-    try:
-        stage0 = Stage0Recipe.from_file(path)
-        config = VariantConfig(
-            {key: list(values) for key, values in matrix.values.items()},
-            zip_keys=[list(group) for group in matrix.zip_groups],
-        )
-        rendered = stage0.render(config, RenderConfig(platform=PlatformConfig(target_platform=PLATFORM)))
-    except Exception as error:
-        raise RecipeError(f"does not render: {_first_line(error)}", where=path) from error
     rows = matrix.rows()
     nodes = []
-    for output in rendered:
-        recipe = output.recipe.to_dict()
-        variant = {k: str(v) for k, v in output.variant.items() if k in matrix.keys}
-        row = next(row for row in rows if all(row[key] == value for key, value in variant.items()))
-        memory = recipe.get("context", {}).get("memory_per_job_mib")
+    for output in render(folder, matrix):
+        memory = output.data.get("context", {}).get("memory_per_job_mib")
         nodes.append(
             Node(
-                package=recipe["package"]["name"],
-                version=str(recipe["package"]["version"]),
-                build=recipe["build"]["string"],
-                build_number=int(recipe["build"].get("number", 0)),
+                package=output.name,
+                version=output.version,
+                build=output.build,
+                build_number=int(output.data["build"].get("number", 0)),
                 recipe=folder,
-                variant=variant,
-                row=row,
-                requires=tuple(_requirements(recipe.get("requirements", {}))),
+                variant=output.variant,
+                row=next(row for row in rows if output.variant.items() <= row.items()),
+                requires=tuple(_requirements(output.data.get("requirements", {}))),
                 needs=(),
                 memory_per_job_mib=None if memory is None else int(memory),
             )
@@ -150,8 +134,3 @@ def _pin_name(entry: Any) -> str:
     """Name that a ``pin_subpackage``, ``pin_compatible`` or ``compiler`` entry stands for."""
     kind, value = next(iter(entry.items()))
     return str(value.get("name", kind)) if isinstance(value, Mapping) else str(value)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:3]) if lines else type(error).__name__

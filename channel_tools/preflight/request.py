@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from channel_tools.build.toolchain import SDK_MARKER
-from channel_tools.model.errors import PreflightError, RecipeError
+from channel_tools.model.errors import PreflightError
 from channel_tools.model.matrix import Matrix
 from channel_tools.model.project import Project
+from channel_tools.model.recipe import render
 from channel_tools.preflight.data import read_data
 from channel_tools.sources.needed import Output, recipe_outputs
 
@@ -73,8 +74,6 @@ def requests(
     :raises PreflightError: the recipe cannot be configured ahead, or has no such build type
     :raises RecipeError: it does not render
     """
-    from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
-
     settings = recipe_settings(name)
     if build_type not in settings["build_types"]:
         raise PreflightError(
@@ -83,22 +82,10 @@ def requests(
     folder = project.recipes / name
     hip_sdk = "debian" if (rocm / SDK_MARKER).is_file() else "rocm"
     matrix = matrix.overridden({"toolchain": "host", "hip_sdk": hip_sdk})
-    try:
-        config = VariantConfig(
-            {key: list(values) for key, values in matrix.values.items()},
-            zip_keys=[list(group) for group in matrix.zip_groups],
-        )
-        outputs = Stage0Recipe.from_file(folder / "recipe.yaml").render(
-            config, RenderConfig(platform=PlatformConfig(target_platform="linux-64"))
-        )
-    except Exception as error:
-        raise RecipeError(f"does not render: {error}", where=folder / "recipe.yaml") from error
     by_stem = {output.stem: output for output in recipe_outputs(folder, matrix)}
     found = []
-    for one in outputs:
-        rendered = one.recipe.to_dict()
-        package = rendered["package"]
-        output = by_stem[f"{package['name']}-{package['version']}-{rendered['build']['string']}"]
+    for one in render(folder, matrix):
+        output = by_stem[one.stem]
         row = next(row for row in matrix.rows() if output.variant.items() <= row.items())
-        found.append(Request(project, output, row, rendered, build_type, rocm, python, **more))
+        found.append(Request(project, output, row, one.data, build_type, rocm, python, **more))
     return found

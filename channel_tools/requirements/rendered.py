@@ -6,12 +6,12 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-from channel_tools.build.nodes import PLATFORM, spec_name
+from channel_tools.build.nodes import spec_name
 from channel_tools.model.errors import RecipeError
 from channel_tools.model.matrix import Matrix
+from channel_tools.model.recipe import RenderedRecipe, render
 from channel_tools.requirements.data_file import Role
 
 SECTIONS: Mapping[Role, tuple[str, ...]] = {"build": ("build", "host"), "run": ("run",)}
@@ -57,24 +57,11 @@ def render_outputs(folder: Path, matrix: Matrix) -> list[Rendered]:
 
     :raises RecipeError: it does not render, or its first source is no archive with a sha256
     """
-    from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
-
-    path = folder / "recipe.yaml"
-    try:
-        config = VariantConfig(
-            {key: list(values) for key, values in matrix.values.items()},
-            zip_keys=[list(group) for group in matrix.zip_groups],
-        )
-        rendered = Stage0Recipe.from_file(path).render(
-            config, RenderConfig(platform=PlatformConfig(target_platform=PLATFORM))
-        )
-    except Exception as error:
-        raise RecipeError(f"does not render: {' '.join(str(error).split())[:300]}", where=path) from error
-    return [_output(folder, one, matrix) for one in rendered]
+    return [_output(one) for one in render(folder, matrix)]
 
 
-def _output(folder: Path, output: Any, matrix: Matrix) -> Rendered:
-    recipe = output.recipe.to_dict()
+def _output(output: RenderedRecipe) -> Rendered:
+    recipe, folder = output.data, output.folder
     given = recipe.get("source") or []
     sources = given if isinstance(given, list) else [given]
     source = sources[0] if sources else {}
@@ -86,8 +73,8 @@ def _output(folder: Path, output: Any, matrix: Matrix) -> Rendered:
     licences = recipe.get("about", {}).get("license_file") or []
     licences = [licences] if isinstance(licences, str) else licences
     return Rendered(
-        package=recipe["package"]["name"],
-        version=str(recipe["package"]["version"]),
+        package=output.name,
+        version=output.version,
         archive=posixpath.basename(urlsplit(urls[-1]).path),
         sha256=str(source["sha256"]),
         urls=tuple(urls[1:] or urls),  # the first of several is the mirror
@@ -102,7 +89,7 @@ def _output(folder: Path, output: Any, matrix: Matrix) -> Rendered:
             name for test in recipe.get("tests", []) for name in test.get("python", {}).get("imports", [])
         ),
         licences=tuple(name for name in licences if not name.startswith(other_folders)),
-        variant={key: str(value) for key, value in output.variant.items() if key in matrix.keys},
+        variant=output.variant,
     )
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from channel_tools.build.nodes import PLATFORM, render_all
+from channel_tools.build.nodes import render_all
 from channel_tools.model import environment
 from channel_tools.model.errors import RecipeError
 from channel_tools.model.matrix import Matrix
 from channel_tools.model.project import Project
+from channel_tools.model.recipe import render
 
 # What the recipes put in the place of SOURCE_MIRROR where that is not set.
 NO_MIRROR = "file:///no-source-mirror"
@@ -110,31 +111,17 @@ def recipe_outputs(folder: Path, matrix: Matrix) -> list[Output]:
 
     :raises RecipeError: it does not render, or pins a source by no sha256
     """
-    from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
-
     path = folder / "recipe.yaml"
-    try:
-        config = VariantConfig(
-            {key: list(values) for key, values in matrix.values.items()},
-            zip_keys=[list(group) for group in matrix.zip_groups],
-        )
-        rendered = Stage0Recipe.from_file(path).render(
-            config, RenderConfig(platform=PlatformConfig(target_platform=PLATFORM))
-        )
-    except Exception as error:
-        raise RecipeError(f"does not render: {' '.join(str(error).split())[:300]}", where=path) from error
     outputs = []
-    for one in rendered:
-        recipe = one.recipe.to_dict()
-        package = recipe["package"]
-        section = recipe.get("source") or []
+    for one in render(folder, matrix):
+        section = one.data.get("source") or []
         outputs.append(
             Output(
-                package=package["name"],
-                version=str(package["version"]),
-                stem=f"{package['name']}-{package['version']}-{recipe['build']['string']}",
+                package=one.name,
+                version=one.version,
+                stem=one.stem,
                 recipe=folder,
-                variant={key: str(value) for key, value in one.variant.items() if key in matrix.keys},
+                variant=one.variant,
                 entries=tuple(_entry(e, path) for e in (section if isinstance(section, list) else [section])),
             )
         )
