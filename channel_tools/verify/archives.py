@@ -16,7 +16,8 @@ THIN_MAGIC: Final = b"!<thin>\n"
 _HEADER_SIZE: Final = 60
 _INDEXES: Final = ("/", "/SYM64/", "__.SYMDEF", "__.SYMDEF SORTED")
 _LONG_NAMES: Final = "//"
-_ELF_MAGIC: Final = b"\x7fELF"
+_CODE: Final = (b"\x7fELF", b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB", b"\x10\xff\x10\xad")
+_CODE_SIZE: Final = 24
 _MAX_LONG_NAMES: Final = 16 << 20
 _MAX_NAME: Final = 4096
 
@@ -24,7 +25,7 @@ _MAX_NAME: Final = 4096
 def archive_members(source: Source) -> Iterator[tuple[str, Source]]:
     """Name and content of each member; symbol indexes and the table of long names are left out.
 
-    Both come before the first member: behind it, a member is a member whatever its name is.
+    Both come before the first member and hold no code: what does is a member, whatever its name is.
 
     :raises DamageError: a header that is none, or a member that leaves the file
     """
@@ -40,15 +41,19 @@ def archive_members(source: Source) -> Iterator[tuple[str, Source]]:
         size = _decimal(source, position + 48, header[48:58])
         body = source.window(position + _HEADER_SIZE, size, "archive member")
         name = printable(header[:16].rstrip(b" "))
-        if first and name == _LONG_NAMES:
+        if first and name == _LONG_NAMES and not _holds_code(body):
             long_names = _read_long_names(source, position, body)
         else:
             if name not in _INDEXES:
                 name, body = _long_name(source, position, name, body, long_names)
-            if not first or name not in _INDEXES or body.peek(0, 4) == _ELF_MAGIC:
+            if not first or name not in _INDEXES or _holds_code(body):
                 first = False
                 yield name, body
         position += _HEADER_SIZE + size + size % 2
+
+
+def _holds_code(body: Source) -> bool:
+    return body.peek(0, _CODE_SIZE).startswith(_CODE)
 
 
 def _read_long_names(source: Source, position: int, body: Source) -> bytes:
@@ -79,9 +84,12 @@ def _long_name(
     if name.startswith("#1/") and _is_number(name[3:]):
         length = int(name[3:])
         inner = body.window(length, max(body.size - length, 0), "archive member name")
-        if length > _MAX_NAME:
+        if length > _MAX_NAME or _holds_code(body):
             raise source.damage(
-                "name of an archive member", position, found=name, wanted=f"at most {_MAX_NAME} bytes"
+                "name of an archive member",
+                position,
+                found=f"{name}, and code where the name should be" if _holds_code(body) else name,
+                wanted=f"a name of at most {_MAX_NAME} bytes",
             )
         raw = body.read(0, length, "archive member name")
         return printable(raw.rstrip(b"\0")), inner

@@ -18,19 +18,23 @@ header too, and version 1 leaves the end to the decompressor.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
-from channel_tools.verify import unpack
+from channel_tools.verify import parallel, unpack
 from channel_tools.verify.findings import Fault, Findings
 from channel_tools.verify.images import read_image
-from channel_tools.verify.parts import Later, Parts
+from channel_tools.verify.parts import Parts
 from channel_tools.verify.source import DamageError, Source, printable
 from channel_tools.verify.targets import bundle_id_target
 
 MAGIC: Final = b"__CLANG_OFFLOAD_BUNDLE__"
 COMPRESSED_MAGIC: Final = b"CCOB"
 
+_MAX_COPY: Final = 16 << 20
+_copies = parallel.Room(32 << 20)
 _MAX_ENTRIES: Final = 1024
 _MAX_ID: Final = 1024
 _COUNT = struct.Struct("<Q")
@@ -64,7 +68,10 @@ def read_bundles(source: Source, findings: Findings) -> int:
     while position < source.size:
         count += 1
         try:
-            end = _read_one(source, position, parts.here(), parts.later if source.shared else None)
+            if _magic_at(source, position) == MAGIC:
+                end = _read_plain(source, position, parts.here())
+            else:
+                end = _read_among_others(source, position, parts)
             position = source.skip_zeros(end)
         except DamageError as damage:
             parts.here().add_damage(damage)
@@ -73,20 +80,43 @@ def read_bundles(source: Source, findings: Findings) -> int:
     return count
 
 
-def read_bundle(source: Source, offset: int, findings: Findings) -> int:
+def _read_among_others(source: Source, offset: int, parts: Parts) -> int:
+    packed = _packed_bundle(source, offset)
+    if packed.end is None:
+        return packed.read(parts.here())
+    if source.shared:
+        parts.later(packed.read_all)
+    else:
+        outcome = packed.begin()
+        parts.then(lambda findings: packed.take_all(outcome.result(), findings))
+    return packed.end
+
+
+def read_bundle(source: Source, offset: int, findings: Findings, *, begin: bool = False) -> int:
     """Read one bundle; return the offset after it.
 
+    :param begin: do no more than to begin with it, in another thread: it will be read again, out of the same
+        bytes, which pass only once
     :raises DamageError: no bundle starts here, or its end cannot be told
     """
-    return _read_one(source, offset, findings, None)
+    if _magic_at(source, offset) == MAGIC:
+        return _read_plain(source, offset, findings)
+    packed = _packed_bundle(source, offset)
+    if packed.end is None:
+        return packed.read(findings)
+    if begin:
+        packed.begin()
+    else:
+        packed.read_all(findings)
+    return packed.end
 
 
-def _read_one(source: Source, offset: int, findings: Findings, later: Later | None) -> int:
+def _magic_at(source: Source, offset: int) -> bytes:
     head = source.peek(offset, len(MAGIC))
     if head == MAGIC:
-        return _read_plain(source, offset, findings)
+        return MAGIC
     if head.startswith(COMPRESSED_MAGIC):
-        return _read_compressed(source, offset, findings, later)
+        return COMPRESSED_MAGIC
     raise source.damage(
         "no offload bundle where one should start",
         offset,
@@ -172,7 +202,7 @@ def _check_ids(source: Source, offset: int, entries: list[_Entry], findings: Fin
         )
 
 
-def _read_compressed(source: Source, offset: int, findings: Findings, later: Later | None) -> int:
+def _packed_bundle(source: Source, offset: int) -> _Packed:
     version, method = source.unpack(_VERSION, offset, "header of a compressed bundle")
     rest = _COMPRESSED_REST.get(version)
     if rest is None or method not in (0, 1):
@@ -192,65 +222,113 @@ def _read_compressed(source: Source, offset: int, findings: Findings, later: Lat
         )
     source.window(offset, total, "compressed bundle")
     payload = source.window(offset + header, total - header, "compressed bundle")
-    packed = _Packed(source, offset, payload, method, raw_size, wanted_hash, ends_itself=version == 1)
-    if version == 1:
-        with findings.keep_damage():
-            total = header + packed.read(findings)
-    elif later:
-        later(packed.read_whole)
-    else:
-        packed.read_whole(findings)
-    return offset + total
+    end = None if version == 1 else offset + total
+    return _Packed(source, offset, payload, end, method, raw_size, wanted_hash)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a compressed bundle holds, bytes of the payload that it took, and its hash; or why it has none."""
+
+    findings: Findings
+    used: int = 0
+    hash: bytes = b""
+    damage: DamageError | None = None
 
 
 @dataclass(frozen=True)
 class _Packed:
-    """A compressed bundle that starts at ``offset``. Only the data tells where one of version 1 ends."""
+    """A compressed bundle from ``offset`` to ``end``. Only the data tells where one of version 1 ends."""
 
     source: Source
     offset: int
     payload: Source
+    end: int | None
     method: int
     raw_size: int
     wanted_hash: bytes
-    ends_itself: bool
-
-    def read_whole(self, findings: Findings) -> None:
-        with findings.keep_damage():
-            self.read(findings)
 
     def read(self, findings: Findings) -> int:
-        """Read what it holds; return how many bytes of the payload that was.
+        """Read what it holds; return the offset after it.
 
         :raises DamageError: it cannot be unpacked, and nothing that it seemed to hold counts
         """
-        payload = self.payload
+        return self._take(self._remember(self._here).result(), findings)
+
+    def read_all(self, findings: Findings) -> None:
+        """As :meth:`read`, and note the damage."""
+        with findings.keep_damage():
+            self.read(findings)
+
+    def begin(self) -> Future[_Outcome]:
+        """Read it in a thread, if it has no more bytes than may be copied for that."""
+        return self._remember(self._in_thread)
+
+    def take_all(self, outcome: _Outcome, findings: Findings) -> None:
+        """Note what was read, or the damage."""
+        with findings.keep_damage():
+            self._take(outcome, findings)
+
+    def _remember(self, make: Callable[[], Future[_Outcome]]) -> Future[_Outcome]:
+        return self.payload.remember((self.method, self.raw_size), make)
+
+    def _here(self) -> Future[_Outcome]:
+        done: Future[_Outcome] = Future()
+        done.set_result(self._unpack(self.payload))
+        return done
+
+    def _in_thread(self) -> Future[_Outcome]:
+        # Who may be needed to free the room for copies must not wait for it.
+        if self.payload.shared or self.payload.size > _MAX_COPY or parallel.in_crew():
+            return self._here()
+        _copies.acquire(self.payload.size)
+        try:
+            copy = self.payload.pinned(_MAX_COPY)
+        except BaseException:
+            _copies.release(self.payload.size)
+            raise
+        return parallel.submit(lambda: self._unpack_copy(copy))
+
+    def _unpack_copy(self, copy: Source) -> _Outcome:
+        try:
+            return self._unpack(copy)
+        finally:
+            _copies.release(copy.size)
+
+    def _unpack(self, payload: Source) -> _Outcome:
         unpack_it = unpack.zstd if self.method else unpack.zlib_stream
         name = f"{payload.name} (unpacked from {self.source.place(self.offset):#x})"
-        raw = unpack_it(payload, self.raw_size, "compressed bundle", name)
-        inner = Findings(findings.name)
-        with inner.keep_damage():
-            _read_unpacked(raw.source, inner)
-        used = raw.finish()
-        if used > payload.size or (used < payload.size and not self.ends_itself):
+        inner = Findings(payload.name)
+        try:
+            raw = unpack_it(payload, self.raw_size, "compressed bundle", name)
+            with inner.keep_damage():
+                _read_unpacked(raw.source, inner)
+            return _Outcome(inner, raw.finish(), raw.digest[:8])
+        except DamageError as damage:
+            return _Outcome(inner, damage=damage)
+
+    def _take(self, outcome: _Outcome, findings: Findings) -> int:
+        payload, used = self.payload, outcome.used
+        if outcome.damage:
+            raise outcome.damage
+        if used > payload.size or (used < payload.size and self.end is not None):
             raise payload.damage(
                 "a compressed bundle is longer than its data",
                 min(used, payload.size),
                 found=f"{abs(payload.size - used)} bytes {'more' if used < payload.size else 'too few'}",
                 wanted=f"a total size of {payload.place(used) - self.source.place(self.offset)}",
             )
-        found = raw.digest[:8]
-        if found != self.wanted_hash:
+        if outcome.hash != self.wanted_hash:
             findings.add_damage(
                 self.source.damage(
                     "a compressed bundle does not match its hash",
                     self.offset,
-                    found=found[::-1].hex(),
+                    found=outcome.hash[::-1].hex(),
                     wanted=self.wanted_hash[::-1].hex(),
                 )
             )
-        findings.extend(inner)
-        return used
+        findings.extend(outcome.findings)
+        return payload.place(used) - self.source.place(0)
 
 
 def _read_unpacked(inner: Source, findings: Findings) -> None:

@@ -26,7 +26,7 @@ from typing import IO, Final, cast
 from channel_tools.verify.files import HEAD_SIZE
 from channel_tools.verify.findings import Fault
 from channel_tools.verify.passing import Passing
-from channel_tools.verify.source import DamageError, OpenFile, Source, SourceFile, printable
+from channel_tools.verify.source import DamageError, OwnFile, Source, SourceFile, printable
 from channel_tools.verify.streams import STREAM_MAGICS, Budget, Stream, library_errors, open_stream
 from channel_tools.verify.tar_files import entry_data, tar_entries
 from channel_tools.verify.zip_files import ZIP_MAGICS, open_entry, open_zip
@@ -50,8 +50,8 @@ _CONDA_PART = re.compile(r"(pkg|info)-.+\.tar\.zst")
 class Member:
     """One file of a container.
 
-    ``head`` is its first bytes (up to :data:`HEAD_SIZE`); ``open_source`` gives all of it, valid until the
-    next member is asked for. A member with a ``fault`` has no content.
+    ``head`` is its first bytes (up to :data:`HEAD_SIZE`); ``open_source`` gives all of it. A source that is
+    not ``shared`` is valid until the next member is asked for. A member with a ``fault`` has no content.
     """
 
     path: str
@@ -72,30 +72,20 @@ def open_regular(path: Path) -> Iterator[Source]:
 
     :raises DamageError: no regular file (a pipe is not waited for), or one that cannot be opened
     """
-    with _opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) as (descriptor, status):
-        yield Source(printable(str(path)), OpenFile(descriptor), status.st_size)
+    yield _open(path, printable(str(path)), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-@contextmanager
-def _opened(path: Path, flags: int) -> Iterator[tuple[int, os.stat_result]]:
+def _open(path: Path, name: str, flags: int) -> Source:
     try:
-        descriptor = os.open(path, flags)
+        file = OwnFile(os.open(path, flags))
     except OSError as error:
         raise DamageError(
-            "cannot be opened",
-            where=printable(str(path)),
-            found=error.strerror or str(error),
-            wanted="a readable file",
+            "cannot be opened", where=name, found=error.strerror or str(error), wanted="a readable file"
         ) from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise DamageError(
-                "not a file", where=printable(str(path)), found=stat.filemode(status.st_mode), wanted="a file"
-            )
-        yield descriptor, status
-    finally:
-        os.close(descriptor)
+    status = file.status()
+    if not stat.S_ISREG(status.st_mode):
+        raise DamageError("not a file", where=name, found=stat.filemode(status.st_mode), wanted="a file")
+    return Source(name, file, status.st_size)
 
 
 def container_kind(name: str, source: Source) -> str | None:
@@ -155,26 +145,29 @@ def container_members(
             yield from files.members(archive.infolist())
 
 
-def folder_members(root: Path, budget: Budget) -> Iterator[Member]:
-    """Every file under a folder, in order of its path; links are passed over, wherever they lead."""
+def folder_members(root: Path, budget: Budget, on_link: OnLink | None = None) -> Iterator[Member]:
+    """Every file under a folder, in order of its path; links are passed over, wherever they lead.
+
+    :param on_link: told of each link and what it leads to
+    """
     for folder, names, files in os.walk(root, onerror=_raise_walk_error):
         names.sort()
-        for file_name in sorted(files):
+        links = [name for name in names if on_link and Path(folder, name).is_symlink()]
+        for file_name in sorted([*files, *links]):
             path = Path(folder, file_name)
             shown = printable(path.relative_to(root).as_posix())
-            mode = path.lstat().st_mode
-            if stat.S_ISLNK(mode):
+            if path.is_symlink():
+                if on_link:
+                    on_link(shown, printable(str(path.readlink())))
                 continue
             budget.add_member()
             try:
-                with _opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC) as opened:
-                    descriptor, status = opened
-                    source = Source(shown, OpenFile(descriptor), status.st_size)
-                    head = source.peek(0, HEAD_SIZE)
-                    yield Member(shown, status.st_size, head, opener=_always(source))
+                source = _open(path, shown, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             except DamageError as damage:
                 fault = Fault(damage.what, None, damage.found, damage.wanted, damage=True)
                 yield Member(shown, 0, fault=fault)
+                continue
+            yield Member(shown, source.size, source.peek(0, HEAD_SIZE), opener=_always(source))
 
 
 def _raise_walk_error(error: OSError) -> None:

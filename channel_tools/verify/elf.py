@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from channel_tools.verify.source import Source, printable
@@ -24,6 +25,7 @@ _SHN_XINDEX = 0xFFFF
 _PN_XNUM = 0xFFFF
 _MAX_SECTIONS = 1 << 18
 _MAX_NAMES = 64 << 20
+_USUAL = 64
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -124,8 +126,8 @@ def _read_sections(source: Source, shoff: int, entsize: int, count: int, names: 
     table = source.window(shoff, count * _SECTION.size, f"table of {count} sections")
     raw = table.read(0, table.size, "section table")
     for index, (_, kind, _, _, offset, size, *_) in enumerate(_SECTION.iter_unpack(raw)):
-        if kind not in (_SHT_NULL, SHT_NOBITS) and size:
-            source.window(offset, size, f"section {index}")
+        if size > source.size - offset and kind not in (_SHT_NULL, SHT_NOBITS) and size:
+            source.window(offset, size, f"section {index}")  # raises
     strings = _read_names(source, raw, names, count)
     sections = tuple(
         Section(_name(source, strings, fields[0], index), fields[1], fields[4], fields[5])
@@ -165,7 +167,13 @@ def _name(source: Source, strings: bytes, start: int, index: int) -> str:
             found=f"string offset {start:#x}",
             wanted=f"less than {len(strings):#x}, ended by a zero byte",
         )
-    return printable(strings[start:end])
+    raw = strings[start:end]
+    return _usual_name(raw) if len(raw) < _USUAL else printable(raw)
+
+
+@lru_cache(1024)
+def _usual_name(raw: bytes) -> str:
+    return printable(raw)
 
 
 def _check_segments(source: Source, phoff: int, entsize: int, count: int, raw: bytes) -> int:

@@ -14,10 +14,13 @@ _MAX_DAMAGED: Final = 20
 _WRAPPER_SIZE: Final = 24
 
 
-def read_embedded(source: Source, known: list[tuple[int, int]], findings: Findings) -> None:
+def read_embedded(
+    source: Source, known: list[tuple[int, int]], findings: Findings, *, begin: bool = False
+) -> None:
     """Record every code object and bundle of ``source`` outside ``known``.
 
     :param known: (start, end) of the parts that were read already
+    :param begin: as for :func:`bundles.read_bundle`
     :raises DamageError: a file that cannot be searched in bounded time
     """
     damaged = 0
@@ -26,7 +29,7 @@ def read_embedded(source: Source, known: list[tuple[int, int]], findings: Findin
         position = start
         while (hit := find(position)) is not None:
             try:
-                position = _read_hit(source, hit, end, findings)
+                position = _read_hit(source, hit, end, findings, begin)
             except DamageError as damage:
                 findings.add_damage(damage)
                 position = hit + 1
@@ -43,7 +46,7 @@ def _gaps(size: int, known: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         position = max(position, end)
 
 
-def _read_hit(source: Source, hit: int, end: int, findings: Findings) -> int:
+def _read_hit(source: Source, hit: int, end: int, findings: Findings, begin: bool) -> int:
     """Read what starts at ``hit`` if it is real; return the offset from which to look on.
 
     :raises DamageError: it looked real, and is not sound
@@ -53,7 +56,7 @@ def _read_hit(source: Source, hit: int, end: int, findings: Findings) -> int:
     if search.looks_like_code_object(head):
         after = hit + read_bare(part, findings)
     elif search.looks_like_bundle(head) or search.looks_compressed(head, part.size):
-        after = hit + bundles.read_bundle(part, 0, findings)
+        after = hit + bundles.read_bundle(part, 0, findings, begin=begin)
     elif search.looks_like_offload_binary(head, part.size):
         after = hit + offload_binary.read_offload_binary(part, 0, findings)
     elif search.looks_like_wrapper(head):

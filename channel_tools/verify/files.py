@@ -137,3 +137,4 @@ def _read_archive(source: Source, findings: Findings) -> None:
             read_file(member, kind, findings)
             for index in range(before, len(findings.faults)):
                 findings.faults[index] = findings.faults[index].within(name)
+        source.forget_notes()

@@ -87,8 +87,9 @@ class Findings:
             return
         fix = damage.fix or "fetch it again; where it was built so, build it again"
         fault = Fault(damage.what, damage.offset, damage.found, damage.wanted, fix, damage=True)
-        elsewhere = damage.where is not None and damage.where != self.name
-        self.faults.append(fault.within(str(damage.where)) if elsewhere else fault)
+        # A file in a nested archive is named archive!file here, and by its own name there.
+        here = damage.where in (None, self.name) or self.name.endswith(f"!{damage.where}")
+        self.faults.append(fault if here else fault.within(str(damage.where)))
 
     @contextmanager
     def keep_damage(self) -> Iterator[None]:

@@ -46,7 +46,10 @@ def read_host(elf: Elf, source: Source, findings: Findings) -> None:
     left = source.size
     bundle_count = inline = elsewhere = 0
     for section in sorted(elf.sections, key=lambda section: section.offset):
-        if not (section.in_file and section.name.startswith(_DEVICE_SECTIONS)):
+        if not section.name.startswith(_DEVICE_SECTIONS):
+            continue
+        if not section.in_file:
+            _check_absent(section, source, findings)
             continue
         left -= section.size
         if left < 0:
@@ -72,6 +75,19 @@ def read_host(elf: Elf, source: Source, findings: Findings) -> None:
         known.append((section.offset, section.offset + section.size))
     _compare_counts(elf, bundle_count, inline, elsewhere, findings)
     read_embedded(source, known, findings)
+
+
+def _check_absent(section: Section, source: Source, findings: Findings) -> None:
+    """Only what ROCm keeps in a ``.kpack`` may be a section without bytes."""
+    if section.size and section.name.startswith((_RDC_BUNDLE, _OFFLOADING)):
+        findings.add_damage(
+            source.damage(
+                f"section {section.name} has no bytes in the file",
+                None,
+                found=f"{section.size} bytes that are none",
+                wanted="device code",
+            )
+        )
 
 
 def _count_wrappers(window: Source, findings: Findings) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 
 class Ranges:
@@ -30,8 +31,13 @@ class Ranges:
         index = bisect_right(self._starts, place) - 1
         return max(place, self._ends[index]) if index >= 0 else place
 
-    def __len__(self) -> int:
-        return len(self._starts)
+    def within(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The pairs between two places, cut off there."""
+        index = max(0, bisect_right(self._starts, start) - 1)
+        while index < len(self._starts) and self._starts[index] < end:
+            if self._ends[index] > start:
+                yield max(start, self._starts[index]), min(end, self._ends[index])
+            index += 1
 
 
 class Pieces:
@@ -71,6 +77,32 @@ class Pieces:
         return bytes(memoryview(self._pieces[index])[inside : inside + limit])
 
 
+class Chunks:
+    """Bytes by the place that they had in a file, as they came: without a copy."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._chunks: list[bytes] = []
+
+    def add(self, start: int, chunk: bytes) -> None:
+        index = bisect_right(self._starts, start)
+        self._starts.insert(index, start)
+        self._chunks.insert(index, chunk)
+
+    def get(self, start: int, limit: int) -> bytes:
+        """As :meth:`Pieces.get`; a whole chunk is given out as it is."""
+        index = bisect_right(self._starts, start) - 1
+        if index < 0:
+            return b""
+        inside = start - self._starts[index]
+        return self._chunks[index][inside : inside + limit]
+
+    def drop_before(self, place: int) -> None:
+        """Drop the chunks that end there or before."""
+        while self._starts and self._starts[0] + len(self._chunks[0]) <= place:
+            del self._starts[0], self._chunks[0]
+
+
 class Ring:
     """The last bytes that passed, at least ``size`` of them once there were as many.
 
@@ -80,20 +112,13 @@ class Ring:
     def __init__(self, size: int, end: int = 0) -> None:
         self.end = end
         self._size = size
-        self._starts: list[int] = []
-        self._chunks: list[bytes] = []
+        self._chunks = Chunks()
 
     def add(self, chunk: bytes) -> None:
-        self._starts.append(self.end)
-        self._chunks.append(chunk)
+        self._chunks.add(self.end, chunk)
         self.end += len(chunk)
-        while self.end - self._starts[0] - len(self._chunks[0]) >= self._size:
-            del self._starts[0], self._chunks[0]
+        self._chunks.drop_before(self.end - self._size)
 
     def get(self, start: int, limit: int) -> bytes:
-        """As :meth:`Pieces.get`; a whole chunk is given out as it is."""
-        if start >= self.end or not self._starts or start < self._starts[0]:
-            return b""
-        index = bisect_right(self._starts, start) - 1
-        inside = start - self._starts[index]
-        return self._chunks[index][inside : inside + limit]
+        """As :meth:`Chunks.get`."""
+        return self._chunks.get(start, limit) if start < self.end else b""

@@ -109,7 +109,7 @@ def _inflate(binary: Source, entries_offset: int, inflated: int) -> unpack.Unpac
 
 def _read_entries(binary: Source, offset: int, count: int, version: int, findings: Findings) -> None:
     """Read the table first, then the images in their order: a file may pass but once."""
-    images: list[tuple[Source, str]] = []
+    images: list[tuple[Source, str | None]] = []
     tables = Findings(findings.name)
     with tables.keep_damage():
         if not 0 < count <= _MAX_ENTRIES:
@@ -117,16 +117,27 @@ def _read_entries(binary: Source, offset: int, count: int, version: int, finding
                 "number of images of an offload binary", 24, found=str(count), wanted=f"1 to {_MAX_ENTRIES}"
             )
         for index in range(count):
-            image = _read_entry(binary, offset + index * _ENTRY.size, version)
-            if image:
-                images.append(image)
+            images.append(_read_entry(binary, offset + index * _ENTRY.size, version))
+        _check_end(binary, max(window.place(window.size) for window, _ in images) - binary.place(0))
     for window, label in sorted(images, key=lambda image: image[0].place(0)):
-        read_image(window, label, findings)
+        if label is not None:
+            read_image(window, label, findings)
     findings.extend(tables)
 
 
-def _read_entry(binary: Source, offset: int, version: int) -> tuple[Source, str] | None:
-    """Image and label of an entry; None for one that has no image."""
+def _check_end(binary: Source, end: int) -> None:
+    """The images come last: what is behind them would be passed over."""
+    if binary.size - end > _MAX_PADDING:
+        raise binary.damage(
+            "an offload binary is longer than what it holds",
+            end,
+            found=f"{binary.size - end} bytes behind its last image",
+            wanted=f"at most {_MAX_PADDING} bytes of padding",
+        )
+
+
+def _read_entry(binary: Source, offset: int, version: int) -> tuple[Source, str | None]:
+    """Image and label of an entry; the label is None for one that has no image."""
     fields = binary.unpack(_ENTRY, offset, "entry of an offload binary")
     _image_kind, _producer, flags, strings, string_count, image, image_size = fields
     if string_count > _MAX_STRINGS:
@@ -143,7 +154,7 @@ def _read_entry(binary: Source, offset: int, version: int) -> tuple[Source, str]
         texts[_string(binary, key)] = _string(binary, value)
     window = binary.window(image, image_size, "image of an offload binary")
     if version > 1 and flags & _METADATA_ONLY:
-        return None
+        return window, None
     if "triple" not in texts or "arch" not in texts:
         raise binary.damage(
             "an offload binary does not say what it is for",

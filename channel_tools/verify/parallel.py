@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from queue import Empty, Full, Queue
+from queue import SimpleQueue
 from typing import Final, TypeVar
 
 _AHEAD: Final = 4
-_PATIENCE: Final = 0.1  # seconds until a thread looks whether it is still wanted
 
 T = TypeVar("T")
 _here = threading.local()
@@ -25,15 +24,33 @@ def cores() -> int:
 
 
 def submit(work: Callable[[], T]) -> Future[T]:
-    """Have a thread do ``work``; at once and here, where this is such a thread already."""
-    if in_crew():
-        done: Future[T] = Future()
+    """Have a thread do ``work``; whoever asks for its result before one came to it does it himself.
+
+    So work may submit work, and wait for it.
+    """
+    task = _Task(work)
+    _crew().submit(task.run)
+    return task
+
+
+class _Task(Future[T]):
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__()
+        self._work = [work]
+        self._taken = threading.Lock()
+
+    def run(self) -> None:
+        if not self._taken.acquire(blocking=False):
+            return
+        work = self._work.pop()  # and keep nothing that it holds, once it is done
         try:
-            done.set_result(work())
-        except Exception as error:
-            done.set_exception(error)
-        return done
-    return _crew().submit(_marked, work)
+            self.set_result(work())
+        except BaseException as error:
+            self.set_exception(error)
+
+    def result(self, timeout: float | None = None) -> T:
+        self.run()
+        return super().result(timeout)
 
 
 def in_crew() -> bool:
@@ -43,12 +60,11 @@ def in_crew() -> bool:
 
 @cache
 def _crew() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores(), thread_name_prefix="verify")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="verify", initializer=_mark)
 
 
-def _marked(work: Callable[[], T]) -> T:
+def _mark() -> None:
     _here.in_crew = True
-    return work()
 
 
 class Room:
@@ -59,18 +75,25 @@ class Room:
         self._taken = 0
         self._changed = threading.Condition()
 
-    @contextmanager
-    def take(self, size: int) -> Iterator[None]:
+    def acquire(self, size: int) -> None:
         """More than there is in all is given to one alone."""
         with self._changed:
             self._changed.wait_for(lambda: not self._taken or self._taken + size <= self._size)
             self._taken += size
+
+    def release(self, size: int) -> None:
+        with self._changed:
+            self._taken -= size
+            self._changed.notify_all()
+
+    @contextmanager
+    def take(self, size: int) -> Iterator[None]:
+        """:meth:`acquire`, and :meth:`release` after the block."""
+        self.acquire(size)
         try:
             yield
         finally:
-            with self._changed:
-                self._taken -= size
-                self._changed.notify_all()
+            self.release(size)
 
 
 class _End:
@@ -80,48 +103,39 @@ class _End:
 
 def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """The same chunks, made by a thread of their own while the last ones are looked at."""
-    queue: Queue[bytes | _End] = Queue(_AHEAD)
-    wanted = threading.Event()
-    wanted.set()
+    made: SimpleQueue[bytes | _End] = SimpleQueue()
+    wanted: SimpleQueue[None] = SimpleQueue()  # one for each chunk that may be made
+    given_up = False
 
-    def put(thing: bytes | _End) -> None:
-        while wanted.is_set():
-            try:
-                return queue.put(thing, timeout=_PATIENCE)
-            except Full:
-                continue
-
-    def run() -> None:
+    def make() -> None:
         error: BaseException | None = None
         try:
-            for chunk in chunks:
-                put(chunk)
-                if not wanted.is_set():
+            while True:
+                wanted.get()
+                if given_up:
                     break
+                made.put(next(chunks))
+        except StopIteration:
+            pass
         except BaseException as caught:
             error = caught
         finally:
             close = getattr(chunks, "close", None)
             if close:
                 close()
-            put(_End(error))
+            made.put(_End(error))
 
-    thread = threading.Thread(target=run, name="verify-ahead", daemon=True)
+    for _ in range(_AHEAD):
+        wanted.put(None)
+    thread = threading.Thread(target=make, name="verify-ahead", daemon=True)
     thread.start()
     try:
-        while True:
-            thing = queue.get()
-            if isinstance(thing, _End):
-                if thing.error:
-                    raise thing.error
-                return
-            yield thing
+        while not isinstance(chunk := made.get(), _End):
+            yield chunk
+            wanted.put(None)
+        if chunk.error:
+            raise chunk.error
     finally:
-        wanted.clear()
-        with_room = True
-        while with_room and thread.is_alive():
-            try:
-                queue.get_nowait()
-            except Empty:
-                with_room = False
+        given_up = True
+        wanted.put(None)
         thread.join()

@@ -15,8 +15,6 @@ from channel_tools.verify.findings import Findings
 Read = Callable[[Findings], None]
 """Reads a part; must not raise damage, but note it."""
 
-Later = Callable[[Read], None]
-
 _AHEAD: Final = 4  # parts for each core
 
 
@@ -26,10 +24,11 @@ class _Part:
 
     findings: Findings
     read: Read | None = None
+    apart: bool = False
     done: Future[None] | None = None
 
     def submit(self) -> None:
-        if self.read and not self.done:
+        if self.read and self.apart and not self.done:
             self.done = parallel.submit(partial(self.read, self.findings))
 
     def wait(self) -> None:
@@ -55,11 +54,18 @@ class Parts:
 
     def later(self, read: Read) -> None:
         """Read in a thread, if there is more than one: one alone may use two threads for itself."""
-        self._many = self._many or any(part.read for part in self._parts)
-        self._parts.append(_Part(Findings(self._findings.name), read))
+        self._many = self._many or any(part.apart for part in self._parts)
+        self._add(_Part(Findings(self._findings.name), read, apart=True))
         if self._many:
             for part in self._parts:
                 part.submit()
+
+    def then(self, read: Read) -> None:
+        """Read here, when it is its turn."""
+        self._add(_Part(Findings(self._findings.name), read))
+
+    def _add(self, part: _Part) -> None:
+        self._parts.append(part)
         while len(self._parts) > _AHEAD * parallel.cores():
             self._take()
 

@@ -15,12 +15,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final
 
-from channel_tools.verify.kept import Pieces, Ranges, Ring
+from channel_tools.verify.kept import Chunks, Pieces, Ranges, Ring
 from channel_tools.verify.search import HEAD, Marks, signs
 from channel_tools.verify.source import CHUNK, Backing, DamageError, Finder, Made
 from channel_tools.verify.streams import Stream
 
-RING: Final = 16 << 20
+RING: Final = 4 << 20
 """Bytes that a reader may look back."""
 
 MAX_NOTES: Final = 64 << 20
@@ -36,19 +36,14 @@ _STEP: Final = 256
 _REMEMBERED: Final = 4096  # bytes, about, that an object of this module takes
 
 
-class Notes:
-    """Bytes that may be kept of what was read, of one file and of what is unpacked out of it."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-
-
 class Passing(Backing):
     """A file of ``size`` bytes that comes out of a stream.
 
     :param live: the stream, where the file's bytes come next; nothing else reads it until the file is done
     :param again: opens the stream anew, at the file's start
     :param first: bytes of the file that were taken from ``live`` already
+    :param ring: bytes that can be looked back; several times what the stream gives in one piece
+    :param notes: bytes that are kept of what was read
     """
 
     shared = False
@@ -62,9 +57,9 @@ class Passing(Backing):
         *,
         first: bytes = b"",
         ring: int = RING,
-        notes: Notes | None = None,
+        notes: int = MAX_NOTES,
     ) -> None:
-        self.notes: Notes = notes or Notes(MAX_NOTES)
+        self._max_notes = notes
         self._name = name
         self._size = size
         self._stream = live
@@ -75,20 +70,32 @@ class Passing(Backing):
         self._ring = Ring(ring)
         self._ring.add(first)
         self._last: Ring | None = None
+        self._marks = Marks(name)
+        self.forget_notes()
+
+    def forget_notes(self) -> None:
+        """Start anew with what is kept, but for the ring."""
+        self._notes_left = self._max_notes
+        self._kept = Chunks()
         self._pieces = Pieces()
-        self._wanted: list[tuple[int, int]] = []
+        self._wanted = Ranges()
+        self._start_end = 0
         self._zeros = Ranges()
         self._searched = Ranges()
         self._signs: list[int] = []
-        self._marks = Marks(name)
         self._remembered: dict[Hashable, Any] = {}
+
+    def keep_start(self, end: int) -> None:
+        """Keep what lies before the first code that is found, up to ``end``."""
+        self.keep(0, min(end, self._ring.end))
+        self._start_end = end
 
     def keep(self, start: int, end: int) -> None:
         """Keep these bytes when they pass, or now as far as the ring has them still."""
         end = min(end, self._size)
-        self._wanted.append((start, end))
+        self._wanted.add(start, end)
         while start < min(end, self._ring.end) and (part := self._ring.get(start, end - start)):
-            self._pieces.add(start, part)
+            self._kept.add(start, part)
             start += len(part)
 
     def pass_on(self, end: int | None = None) -> None:
@@ -106,8 +113,7 @@ class Passing(Backing):
     def close(self) -> None:
         """Keep nothing."""
         self.forget()
-        self._pieces = Pieces()
-        self._remembered.clear()
+        self.forget_notes()
 
     def _end_own_stream(self) -> None:
         if self._opened:
@@ -117,10 +123,10 @@ class Passing(Backing):
     def read(self, offset: int, size: int) -> bytes:
         parts = list(self.chunks(offset, size))
         data = parts[0] if len(parts) == 1 else b"".join(parts)
-        if len(data) <= min(_MAX_NOTE, self.notes.room):
+        if len(data) <= min(_MAX_NOTE, self._notes_left):
             before = self._pieces.size
             self._pieces.add(offset, data)
-            self.notes.room -= self._pieces.size - before
+            self._notes_left -= self._pieces.size - before
         return data
 
     def chunks(self, offset: int, size: int) -> Iterator[bytes]:
@@ -133,7 +139,11 @@ class Passing(Backing):
     def _some(self, offset: int, limit: int) -> bytes:
         """At least one byte and at most ``limit``, without a note of it."""
         while True:
-            data = self._ring.get(offset, limit) or self._pieces.get(offset, limit)
+            data = (
+                self._ring.get(offset, limit)
+                or self._kept.get(offset, limit)
+                or self._pieces.get(offset, limit)
+            )
             if not data and self._last:
                 data = self._last.get(offset, limit)
             if data:
@@ -157,10 +167,11 @@ class Passing(Backing):
         if self._opened:
             self._count_again(len(piece))
             return
-        for first, last in self._wanted:
-            if first < start + len(piece) and last > start:
-                place = max(first, start)
-                self._pieces.add(place, piece[place - start : last - start])
+        if start < self._start_end:
+            self._kept.add(start, piece)
+            return
+        for first, last in self._wanted.within(start, start + len(piece)):
+            self._kept.add(first, piece[first - start : last - start])
 
     def _count_again(self, count: int) -> None:
         self._again += count
@@ -226,6 +237,8 @@ class Passing(Backing):
         more, false = signs(seam, len(chunk) - inner, room - inner)
         self._marks.add(wrong + false, place)
         new = [place + offset for offset in found] + [place + inner + offset for offset in more]
+        if new:
+            self._start_end = min(self._start_end, new[0])
         if new and self._signs and new[0] <= self._signs[-1]:
             self._signs = sorted({*self._signs, *new})
         else:
@@ -242,9 +255,9 @@ class Passing(Backing):
     def remember(self, key: Hashable, make: Callable[[], Made]) -> Made:
         if key not in self._remembered:
             made = make()
-            if self.notes.room <= 0:
+            if self._notes_left <= 0:
                 return made
-            self.notes.room -= _REMEMBERED
+            self._notes_left -= _REMEMBERED
             self._remembered[key] = made
         made = self._remembered[key]
         return made

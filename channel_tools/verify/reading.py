@@ -45,7 +45,6 @@ _MAX_ALL_METADATA: Final = 32 << 20
 _MAX_NAMES: Final = 64 << 20
 _MAX_DAMAGED: Final = 1000
 _WORTH_A_THREAD: Final = 256 << 10
-_ONE_THREAD: Final = 32 << 20
 _SLOW: Final = ("compressed bundle", "kpack", "aks2")
 _HOST_KINDS: Final = ("host binary", "host object")
 
@@ -94,7 +93,7 @@ class _Reader:
         self._progress = progress
         self._limits = limits
         self._scan = scan
-        self._in_archive = False
+        self._many_files = False
         self._is_package = path.is_file() or any((path / mark).exists() for mark in _PACKAGE_MARKS)
         self._members = 0
         self._files: list[FileReport] = []
@@ -111,7 +110,8 @@ class _Reader:
     def folder(self) -> Reading:
         kind = "prefix" if (self._path / "conda-meta").is_dir() else "folder"
         budget = Budget(self._name, self._limits.unpacked, self._limits)
-        self._visit_all(folder_members(self._path, budget), budget)
+        self._many_files = True
+        self._visit_all(folder_members(self._path, budget, self._note_link), budget)
         if package_info.INDEX in self._metadata:
             kind = "extracted package"
         return self._reading(kind, sum(self._sizes.values()))
@@ -126,7 +126,7 @@ class _Reader:
             if container:
                 kind = container
                 budget = Budget(source.name, size, self._limits)
-                self._in_archive = True
+                self._many_files = True
                 self._visit_all(container_members(source.name, kind, source, budget, self._note_link), budget)
             else:
                 self._visit(Member(source.name, size, head, opener=lambda: source), None, 0)
@@ -181,15 +181,17 @@ class _Reader:
 
     def _read(self, member: Member, kind: str) -> None:
         source = member.open_source()
-        # A large file has its parts read by all threads, which one thread for the whole would prevent.
-        one_thread = source.size <= _ONE_THREAD and (kind in _SLOW or source.size > _WORTH_A_THREAD)
-        if one_thread and self._in_archive and source.shared:
-            self._crew.add(source.size, partial(_read_member, member, source, kind))
+        work = partial(_read_member, member, source, kind)
+        slow = kind in _SLOW or source.size > _WORTH_A_THREAD
+        if slow and self._many_files and source.shared:
+            self._crew.add(source.size, work)
         else:
-            self._append(_read_member(member, source, kind))
+            self._append(work())
 
     def _append(self, file: FileReport) -> None:
         """:raises DamageError: so many files are damaged that reading more of them serves no one"""
+        if self._damaged >= _MAX_DAMAGED:
+            return  # it was under way when reading ended
         self._files.append(file)
         self._damaged += any(fault.damage for fault in file.faults)
         if self._damaged >= _MAX_DAMAGED:

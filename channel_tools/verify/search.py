@@ -30,7 +30,7 @@ WRAPPER_MAGICS: Final = (b"FPIH", b"KPIH")
 
 _PIECE: Final = 1 << 19  # fits the cache that each core has for itself
 _BLOCK: Final = 4 << 20
-_MAX_MARKS: Final = 4_000_000
+_MAX_MARKS: Final = 1_000_000
 _CODE_OBJECT: Final = MAGIC + bytes((2, 1, 1, OSABI_AMDGPU_HSA))
 _WRAPPER_VERSION: Final = b"\x01\0\0\0"
 # No mark may end as another or itself begins: of two that overlap, one search finds but the first.
@@ -171,8 +171,7 @@ class _ParallelFinder:
             self._ahead.popleft()
         if not self._ahead:
             self._next = max(self._next, offset)
-        lookahead = 1 if parallel.in_crew() else 2 * parallel.cores()
-        while len(self._ahead) < lookahead and self._next < self._end:
+        while len(self._ahead) < 2 * parallel.cores() and self._next < self._end:
             start, stop = self._next, min(self._next + _BLOCK, self._end)
             self._ahead.append((stop, self._search(start, stop)))
             self._next = stop

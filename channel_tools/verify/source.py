@@ -11,12 +11,9 @@ import os
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from channel_tools.model.errors import DamagedFileError
-
-if TYPE_CHECKING:
-    from channel_tools.verify.passing import Notes
 
 CHUNK: Final = 1 << 20
 """Bytes that are looked at in one go."""
@@ -69,9 +66,6 @@ class Backing(ABC):
     shared = True
     """May it be read at any place, at any time and by several threads?"""
 
-    notes: Notes | None = None
-    """Room for notes, where it passes once."""
-
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """May return fewer bytes than asked for at the end."""
@@ -112,7 +106,13 @@ class Backing(ABC):
         """See :class:`channel_tools.verify.passing.Passing`, as for the next ones."""
         return
 
+    def keep_start(self, end: int) -> None:
+        return
+
     def pass_on(self, end: int) -> None:
+        return
+
+    def forget_notes(self) -> None:
         return
 
     def close(self) -> None:
@@ -147,6 +147,20 @@ class OpenFile(Backing):
             offset += len(part)
             size -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class OwnFile(OpenFile):
+    """A file by a descriptor that is closed when nothing reads it any more."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._close = os.close  # at the end of the process the module may be gone first
+
+    def __del__(self) -> None:
+        self._close(self._descriptor)
+
+    def status(self) -> os.stat_result:
+        return os.fstat(self._descriptor)
 
 
 class Source:
@@ -227,18 +241,21 @@ class Source:
         """May it be read at any time and by several threads? Not so a file that passes once."""
         return self._backing.shared
 
-    @property
-    def notes(self) -> Notes | None:
-        """Room for notes, of a file that passes once."""
-        return self._backing.notes
-
     def keep(self, start: int, end: int) -> None:
         """Keep these bytes of a file that passes once: they will be read when it is through."""
         self._backing.keep(self._start + start, self._start + min(end, self.size))
 
+    def keep_start(self, end: int) -> None:
+        """Keep what lies before ``end`` and before the first code that is found."""
+        self._backing.keep_start(self._start + end)
+
     def pass_on(self) -> None:
         """Let a file that passes once pass up to its end."""
         self._backing.pass_on(self._start + self.size)
+
+    def forget_notes(self) -> None:
+        """Give back what is kept of a file that passes once: nothing before this place is read again."""
+        self._backing.forget_notes()
 
     def close(self) -> None:
         """Give back what a file that passes once has taken."""

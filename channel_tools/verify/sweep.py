@@ -15,11 +15,13 @@ from channel_tools.verify.findings import Findings
 from channel_tools.verify.source import Source
 
 KEPT_START: Final = 64 << 20
-"""Bytes of its start that are kept: symbols, versions and strings of the dynamic linker lie there."""
+"""Bytes of its start that are kept, up to the first code for a GPU: symbols, versions and strings of the
+dynamic linker lie there."""
 
 KEPT_DATA_END: Final = 2 << 20
 """Bytes behind its last segment that are kept: ``.comment`` and the like lie there."""
 
+_HEADERS: Final = 4096
 _MAX_DYNAMIC: Final = 4 << 20
 _MAX_SEGMENTS: Final = 512
 _PT_LOAD, _PT_DYNAMIC = 1, 2
@@ -35,12 +37,14 @@ def sweep(source: Source) -> None:
     """
     if source.shared:
         return
-    source.keep(0, KEPT_START)
-    for start, end in _ranges(source):
-        source.keep(start, end)
+    source.keep(0, _HEADERS)
+    if source.place(0) == 0:  # a file of its own, not a member of a static archive
+        source.keep_start(KEPT_START)
+        for start, end in _ranges(source):
+            source.keep(start, end)
     unjudged = Findings(source.name)
     with unjudged.keep_damage():
-        read_embedded(source, [], unjudged)
+        read_embedded(source, [], unjudged, begin=True)
     source.pass_on()
 
 

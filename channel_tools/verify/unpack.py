@@ -29,7 +29,7 @@ MAX_LOOK_BACK: Final = 160 << 20
 
 _PIECE: Final = 1 << 18
 _RING: Final = 4 << 20
-_OWN_NOTES: Final = 2 << 20
+_NOTES: Final = 2 << 20
 _XZ_MEMORY: Final = 128 << 20
 _WORTH_A_THREAD: Final = 8 << 20
 _look_back = parallel.Room(MAX_LOOK_BACK)
@@ -176,7 +176,7 @@ class Unpacked:
     """
 
     def __init__(self, packed: Packed, expected: int, what: str, name: str, before: bytes) -> None:
-        from channel_tools.verify.passing import Notes, Passing
+        from channel_tools.verify.passing import Passing
         from channel_tools.verify.streams import Stream
 
         size = packed.source.size
@@ -203,7 +203,7 @@ class Unpacked:
             self._live,
             lambda: Stream(name, self._checked(before), what=what),
             ring=_RING,
-            notes=packed.source.notes or Notes(_OWN_NOTES),
+            notes=_NOTES,
         )
         self.source = Source(name, self._backing, expected)
 
@@ -275,17 +275,14 @@ def zstd(source: Source, expected: int, what: str, name: str, before: bytes = b"
 
     :raises DamageError: no such frame, or one that claims to unpack to more than this reader takes
     """
-    return source.remember(
-        ("zstd", expected),
-        lambda: Unpacked(Zstd(source, expected - len(before), what), expected, what, name, before),
-    )
+    return Unpacked(Zstd(source, expected - len(before), what), expected, what, name, before)
 
 
 def zlib_stream(source: Source, expected: int, what: str, name: str, before: bytes = b"") -> Unpacked:
     """The zlib stream at the start of ``source``; as :func:`zstd`."""
-    return source.remember(("zlib", expected), lambda: Unpacked(Zlib(source), expected, what, name, before))
+    return Unpacked(Zlib(source), expected, what, name, before)
 
 
 def xz(source: Source, expected: int, what: str, name: str) -> Unpacked:
     """The xz stream at the start of ``source``; as :func:`zstd`."""
-    return source.remember(("xz", expected), lambda: Unpacked(Xz(source), expected, what, name, b""))
+    return Unpacked(Xz(source), expected, what, name, b"")

@@ -14,8 +14,8 @@ MAX_WINDOW: Final = 1 << 27
 """Bytes that a decoder may look back. zstd's own command takes no more, and no compressor that clang or a
 conda tool uses asks for more."""
 
-_READ: Final = 1 << 17
-_PIECE: Final = 1 << 18
+_READ: Final = 1 << 20
+_PIECE: Final = 1 << 20
 _SKIPPABLE: Final = b"\x2a\x4d\x18"
 _MAX_HEADER: Final = 18
 _BLOCK_HEADER: Final = 3

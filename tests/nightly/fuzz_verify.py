@@ -2,9 +2,10 @@
 
 Each case is a sound file or package, damaged by chance or on purpose, and verified as the command does it. No
 case may raise, take longer than ``--seconds``, need more memory than the bound that the reader promises, or
-pass for other targets than it holds. One in a hundred may lose targets where none are asked for: a file whose
-first bytes are gone is of no known kind. Exit code 1 where something of this happens; ``--case N`` does one
-case again, ``--keep`` leaves its file.
+pass for other targets than it holds; nor may a file read other on the disk than passing out of an archive.
+One case in a hundred may lose targets where none are asked for: a file whose first bytes are gone is of no
+known kind. Exit code 1 where something of this happens; ``--case N`` does one case again, ``--keep`` leaves
+its file.
 """
 
 from __future__ import annotations
@@ -34,14 +35,17 @@ from channel_tools.verify import Report, containers, verify_path
 from channel_tools.verify.compare import compare
 from channel_tools.verify.sarif import to_sarif
 from tests.nightly.hostile import HOSTILE
-from tests.nightly.mutations import mutate
+from tests.nightly.mutations import Mutated, mutate
 from tests.nightly.seeds import Seed, compiled_seeds, container_seeds, written_seeds
+from tests.nightly.two_ways import difference, spread_library
 from tests.unit.test_verify_support import conda_info, write_conda, write_wheel
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BOUND_MIB: Final = containers.MEMORY_BOUND_MIB
 """Peak memory of one verification, Python and its libraries included."""
 _CHUNK: Final = 500
+TWO_WAYS: Final = 0.2
+"""Share of the cases in which a file is read in two ways, before the case itself."""
 MAX_SILENT: Final = 0.01
 """Share of the cases that may lose targets and pass where none are wanted."""
 SHOWN: Final = 20
@@ -134,6 +138,8 @@ class Fuzzer:
             return path, None, ("hostile",), False
         dice = random.Random(f"{self._seed}/{case}")
         origin = dice.choice(self._seeds)
+        if not origin.container and dice.random() < TWO_WAYS:
+            self._check_two_ways(origin, dice)
         made = mutate(origin.name, origin.data, self._contents, dice)
         path = self._folder / made.name.rpartition("/")[2]
         steps = made.steps
@@ -152,6 +158,17 @@ class Fuzzer:
         else:
             path.write_bytes(made.data)
         return path, origin, steps, dice.random() < 0.2
+
+    def _check_two_ways(self, origin: Seed, dice: random.Random) -> None:
+        """As it lies on the disk, and as it passes out of an archive."""
+        name, data = origin.name, origin.data
+        if dice.random() < 0.4:
+            name, data = "spread.so", spread_library(dice)
+        made = mutate(name, data, self._contents, dice) if dice.random() < 0.9 else Mutated(name, data, ())
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder, time_limit(2 * self._seconds):
+            told = difference(name, made.data, Path(folder))
+        if told:
+            raise AssertionError(f"{name}, {made.steps}: {told}")
 
     def _report_of(self, origin: Seed) -> Report:
         if origin.name not in self._sound:

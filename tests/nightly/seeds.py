@@ -106,7 +106,7 @@ def compiled_seeds() -> list[Seed]:
             "-O3",
             "-g",
             "-frecord-gcc-switches",
-            "-Wl,-rpath,/work/build:$ORIGIN/..",
+            "-Wl,-rpath,/home/builder/build:$ORIGIN/..",
         )
         run("g++", *flags, work / "host.cpp", work / "two.o", "-o", folder / "host.so")
         run("ar", "rcs", folder / "libmade.a", folder / "rdc.o", folder / "new.o", work / "two.o")

@@ -403,3 +403,43 @@ def test_damaged_files_are_never_passed_over(name: str, data: bytes) -> None:
     _, _, findings = read(name, data)
     assert findings.faults
     assert all(fault.damage and fault.wanted for fault in findings.faults)
+
+
+# Damage that once hid code in silence; the fuzz test found each.
+
+
+@pytest.mark.parametrize("name", ["/", "//", "/SYM64/", "__.SYMDEF"])
+@pytest.mark.parametrize("position", [0, 1])
+def test_code_is_no_index_of_an_archive(name: str, position: int) -> None:
+    members = {"a.o": host_library(target_bundle("gfx90a")), "b.o": host_library(target_bundle("gfx942"))}
+    data = bytearray(archive(members))
+    start = 8 + position * (60 + len(members["a.o"]))
+    assert data[start : start + 4] == (b"a.o/", b"b.o/")[position]
+    data[start : start + 16] = name.encode().ljust(16)
+    _, targets, findings = read("libx.a", bytes(data))
+    assert findings.faults or targets == ["gfx90a", "gfx942"]
+
+
+def test_a_member_that_is_not_what_its_name_says() -> None:
+    broken = b"\x7fEL\0" + host_library(target_bundle("gfx942"))[4:]
+    _, _, findings = read("libx.a", archive({"a.o": host_library(target_bundle("gfx90a")), "b.o": broken}))
+    assert any(fault.damage and "b.o" in fault.what for fault in findings.faults)
+
+
+@pytest.mark.parametrize(
+    "section", ["__CLANG_OFFLOAD_BUNDLE__hip-amdgcn-amd-amdhsa--gfx942", ".llvm.offloading"]
+)
+def test_device_code_cannot_be_left_out_of_an_object(section: str) -> None:
+    content = offload_binary(1, "gfx942", BITCODE) if section == ".llvm.offloading" else BITCODE
+    assert read("x.o", elf({section: content}, kind=1))[1] == ["gfx942"]
+    assert read("x.o", elf({section: content}, kind=1, nobits=[section]))[2].faults
+
+
+def test_no_offload_binary_hides_another() -> None:
+    one, two = (offload_binary(1, target, GFX942).ljust(5000, b"\0") for target in ("gfx942", "gfx90a"))
+    (size,) = struct.unpack_from("<Q", one, 8)
+    gone = one[: -(-size // 8) * 8] + bytes(len(two))
+    assert read("x.o", elf({".llvm.offloading": gone}, kind=1))[2].faults
+    grown = bytearray(one + two)
+    struct.pack_into("<Q", grown, 8, len(grown))
+    assert read("x.o", elf({".llvm.offloading": bytes(grown)}, kind=1))[2].faults

@@ -15,8 +15,9 @@ import pytest
 from channel_tools.verify import Report, verify_path
 from tests.nightly import mutations
 from tests.nightly.seeds import Seed, container_seeds, written_seeds
+from tests.nightly.two_ways import difference, spread_library
 
-CASES = 4000
+CASES = 2400
 BATCHES = 8
 SECONDS = 10.0
 
@@ -68,3 +69,17 @@ def test_damaged_input_never_raises(
         path.unlink()
     assert found > CASES // BATCHES // 2
     assert silent <= CASES // BATCHES // 25
+
+
+def test_a_file_reads_the_same_from_the_disk_and_out_of_an_archive(
+    seeds: Sequence[Seed], tmp_path: Path
+) -> None:
+    others = [seed.data for seed in seeds]
+    files = [seed for seed in seeds if not seed.container]
+    for case in range(200):
+        dice = random.Random(case)
+        seed = dice.choice([*files, Seed("spread.so", spread_library(dice))])
+        made = mutations.mutate(seed.name, seed.data, others, dice)
+        folder = tmp_path / str(case)
+        folder.mkdir()
+        assert difference(seed.name, made.data, folder) is None, made.steps

@@ -91,6 +91,8 @@ def test_text_that_is_no_target(text: str) -> None:
         ("hip-spirv64-amd-amdhsa--amdgcnspirv", "amdgcnspirv"),
         ("openmp-amdgcn-amd-amdhsa--gfx90a", "gfx90a"),
         ("openmp-nvptx64-nvidia-cuda--sm_90", "sm_90"),
+        ("sycl-amdgcn-amd-amdhsa--gfx90a", "gfx90a"),
+        ("sycl-amdgcn-amd-amdhsa-gfx90a", "gfx90a"),
         ("sycl-spir64", None),
         ("sycl-spir64_gen", None),
         ("sycl-spir64-unknown-unknown", None),
