@@ -48,10 +48,16 @@ def padded(data: bytes, align: int = PAGE) -> bytes:
 def code(size: int, seed: int) -> bytes:
     """``size`` bytes that look like machine code to a compressor."""
     dice = random.Random(seed)
+    return b"".join(dice.choices(_instructions(), k=size // 20))[:size].ljust(size, b"\0")
+
+
+@cache
+def _instructions() -> list[bytes]:
+    """Runs of one to six words, some of them much more common than others."""
+    dice = random.Random(0)
     words = [dice.randbytes(8) for _ in range(_WORDS)]
     weights = [1 / (rank + 12) for rank in range(_WORDS)]
-    runs = [b"".join(dice.choices(words, weights, k=dice.randint(1, 6))) for _ in range(_WORDS)]
-    return b"".join(dice.choices(runs, k=size // 20))[:size].ljust(size, b"\0")
+    return [b"".join(dice.choices(words, weights, k=dice.randint(1, 6))) for _ in range(_WORDS)]
 
 
 def elf(sections: list[tuple[str, int, bytes]], *, machine: int, flags: int = 0, ident: bytes = b"") -> bytes:

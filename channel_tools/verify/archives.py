@@ -29,6 +29,22 @@ def archive_members(source: Source) -> Iterator[tuple[str, Source]]:
 
     :raises DamageError: a header that is none, or a member that leaves the file
     """
+    for name, body, _ in _members(source, thin=False):
+        yield name, body
+
+
+def thin_members(source: Source) -> Iterator[tuple[str, int]]:
+    """Path and size of each member of a thin archive, which lie in files of their own.
+
+    The paths start at the archive's folder.
+
+    :raises DamageError: as :func:`archive_members`
+    """
+    for name, _, size in _members(source, thin=True):
+        yield name, size
+
+
+def _members(source: Source, *, thin: bool) -> Iterator[tuple[str, Source, int]]:
     position = len(MAGIC)
     long_names = b""
     first = True
@@ -39,8 +55,10 @@ def archive_members(source: Source) -> Iterator[tuple[str, Source]]:
                 "archive member header", position + 58, found=header[58:].hex(" "), wanted="60 0a"
             )
         size = _decimal(source, position + 48, header[48:58])
-        body = source.window(position + _HEADER_SIZE, size, "archive member")
         name = printable(header[:16].rstrip(b" "))
+        elsewhere = thin and name not in (*_INDEXES, _LONG_NAMES)
+        held = 0 if elsewhere else size
+        body = source.window(position + _HEADER_SIZE, held, "archive member")
         if first and name == _LONG_NAMES and not _holds_code(body):
             long_names = _read_long_names(source, position, body)
         else:
@@ -48,8 +66,8 @@ def archive_members(source: Source) -> Iterator[tuple[str, Source]]:
                 name, body = _long_name(source, position, name, body, long_names)
             if not first or name not in _INDEXES or _holds_code(body):
                 first = False
-                yield name, body
-        position += _HEADER_SIZE + size + size % 2
+                yield name, body, size
+        position += _HEADER_SIZE + held + held % 2
 
 
 def _holds_code(body: Source) -> bool:

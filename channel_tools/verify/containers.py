@@ -25,6 +25,7 @@ from typing import IO, Final, cast
 
 from channel_tools.verify.files import HEAD_SIZE
 from channel_tools.verify.findings import Fault
+from channel_tools.verify.kept import InPieces
 from channel_tools.verify.passing import Passing
 from channel_tools.verify.source import DamageError, OwnFile, Source, SourceFile, printable
 from channel_tools.verify.streams import STREAM_MAGICS, Budget, Stream, library_errors, open_stream
@@ -37,6 +38,7 @@ MEMORY_BOUND_MIB: Final = 768
 OnLink = Callable[[str, str], None]
 
 _IN_MEMORY: Final = 32 << 20
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _TAR_MAGIC: Final = b"ustar"
 _TAR_MAGIC_AT: Final = 257
 _CHUNK: Final = 1 << 20
@@ -72,7 +74,9 @@ def open_regular(path: Path) -> Iterator[Source]:
 
     :raises DamageError: no regular file (a pipe is not waited for), or one that cannot be opened
     """
-    yield _open(path, printable(str(path)), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    source = _open(path, printable(str(path)), _READ)
+    source.beside = _beside(path.parent, path.parent)
+    yield source
 
 
 def _open(path: Path, name: str, flags: int) -> Source:
@@ -86,6 +90,21 @@ def _open(path: Path, name: str, flags: int) -> Source:
     if not stat.S_ISREG(status.st_mode):
         raise DamageError("not a file", where=name, found=stat.filemode(status.st_mode), wanted="a file")
     return Source(name, file, status.st_size)
+
+
+def _beside(folder: Path, root: Path) -> Callable[[str], Source | None]:
+    """Opens files below ``folder``, no links, and none outside ``root``."""
+
+    def open_beside(name: str) -> Source | None:
+        path = folder / name
+        try:
+            if path.resolve().is_relative_to(root.resolve()):
+                return _open(path, name, _READ | os.O_NOFOLLOW)
+        except (DamageError, OSError, ValueError):
+            pass
+        return None
+
+    return open_beside
 
 
 def container_kind(name: str, source: Source) -> str | None:
@@ -162,11 +181,12 @@ def folder_members(root: Path, budget: Budget, on_link: OnLink | None = None) ->
                 continue
             budget.add_member()
             try:
-                source = _open(path, shown, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+                source = _open(path, shown, _READ | os.O_NOFOLLOW)
             except DamageError as damage:
                 fault = Fault(damage.what, None, damage.found, damage.wanted, damage=True)
                 yield Member(shown, 0, fault=fault)
                 continue
+            source.beside = _beside(Path(folder), root)
             yield Member(shown, source.size, source.peek(0, HEAD_SIZE), opener=_always(source))
 
 
@@ -357,12 +377,18 @@ def _stream_member(path: str, size: int, stream: Stream, again: Callable[[], Str
 def _stream_source(path: str, size: int, head: bytes, stream: Stream, again: Callable[[], Stream]) -> Source:
     if size > _IN_MEMORY:
         return Source(path, Passing(path, size, stream, again, first=head), size)
-    data = head + stream.read(size - len(head))
-    if len(data) < size:
+    whole = InPieces([head, *_pieces(stream, size - len(head))])
+    if whole.size < size:
         raise DamageError(
             "archive entry cannot be read",
             where=path,
-            found=f"it ends after {len(data)} of {size} bytes",
+            found=f"it ends after {whole.size} of {size} bytes",
             wanted="a sound archive entry",
         )
-    return Source.of_bytes(path, data)
+    return Source(path, whole, size)
+
+
+def _pieces(stream: Stream, left: int) -> Iterator[bytes]:
+    while left > 0 and (piece := stream.piece(left)):
+        yield piece
+        left -= len(piece)

@@ -82,14 +82,7 @@ def _read_kind(source: Source, kind: str, findings: Findings) -> str:
     elif kind == "static archive":
         _read_archive(source, findings)
     elif kind == "thin archive":
-        findings.faults.append(
-            Fault(
-                "a thin archive cannot be read alone: it holds names, its members are other files",
-                found="!<thin>",
-                wanted="an archive that holds its members",
-                fix="make it with `ar rcs` without `--thin`",
-            )
-        )
+        _read_thin_archive(source, findings)
     elif kind == "offload binary":
         offload_binary.read_offload_binaries(source, findings)
     elif kind == "aks2":
@@ -130,11 +123,35 @@ def _is_other_class(head: bytes) -> bool:
 
 def _read_archive(source: Source, findings: Findings) -> None:
     for name, part in archives.archive_members(source):
-        member = part.pinned(_IN_MEMORY)
-        kind = kind_of(name, member.peek(0, HEAD_SIZE))
-        if kind:
-            before = len(findings.faults)
-            read_file(member, kind, findings)
-            for index in range(before, len(findings.faults)):
-                findings.faults[index] = findings.faults[index].within(name)
+        _read_member(name, part.pinned(_IN_MEMORY), findings)
         source.forget_notes()
+
+
+def _read_member(name: str, member: Source, findings: Findings) -> None:
+    kind = kind_of(name, member.peek(0, HEAD_SIZE))
+    if kind:
+        before = len(findings.faults)
+        read_file(member, kind, findings)
+        for index in range(before, len(findings.faults)):
+            findings.faults[index] = findings.faults[index].within(name)
+
+
+def _read_thin_archive(source: Source, findings: Findings) -> None:
+    if source.beside is None:
+        findings.faults.append(
+            Fault(
+                "a thin archive cannot be read alone: it holds names, its members are other files",
+                found="!<thin>",
+                wanted="an archive that holds its members",
+                fix="make it with `ar rcs` without `--thin`",
+            )
+        )
+        return
+    for name, size in archives.thin_members(source):
+        member = source.beside(name)
+        if member is None or member.size != size:
+            found = "no such file below the archive's folder" if member is None else f"{member.size} bytes"
+            raise source.damage(
+                f"{name}, a member of a thin archive", None, found=found, wanted=f"{size} bytes"
+            )
+        _read_member(name, member, findings)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from channel_tools.verify.source import Backing
 
 
 class Ranges:
@@ -122,3 +124,26 @@ class Ring:
     def get(self, start: int, limit: int) -> bytes:
         """As :meth:`Chunks.get`."""
         return self._chunks.get(start, limit) if start < self.end else b""
+
+
+class InPieces(Backing):
+    """Bytes in memory, as the pieces that they came in."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.size = 0
+        self._chunks = Chunks()
+        for piece in pieces:
+            self._chunks.add(self.size, piece)
+            self.size += len(piece)
+
+    def read(self, offset: int, size: int) -> bytes:
+        first = self._chunks.get(offset, size)
+        if len(first) == size or not first:
+            return first
+        return b"".join(self.chunks(offset, size))
+
+    def chunks(self, offset: int, size: int) -> Iterator[bytes]:
+        while size > 0 and (part := self._chunks.get(offset, size)):
+            yield part
+            offset += len(part)
+            size -= len(part)

@@ -172,6 +172,8 @@ class Source:
     def __init__(self, name: str, backing: Backing, size: int, start: int = 0) -> None:
         self.name = name
         self.size = size
+        self.beside: Callable[[str], Source | None] | None = None
+        """Opens a file by its path from this one's folder; None where there is no such folder."""
         self._backing = backing
         self._start = start
 

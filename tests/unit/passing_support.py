@@ -10,6 +10,7 @@ from channel_tools.verify.findings import Findings
 from channel_tools.verify.passing import Passing
 from channel_tools.verify.source import Source
 from channel_tools.verify.streams import Stream
+from tests.unit.test_verify_support import read
 
 
 @dataclass
@@ -50,3 +51,12 @@ def read_passing(
         kind = read_file(source, kind, findings)
         passes = opened.opened
     return kind, sorted(found.target for found in findings.objects), findings, passes
+
+
+def check_same(name: str, data: bytes, **how: int) -> int:
+    """Read from disk and in passing; return how many passes it took."""
+    kind, targets, findings = read(name, data)
+    passing_kind, passing_targets, passing_findings, passes = read_passing(name, data, **how)
+    assert (passing_kind, passing_targets) == (kind, targets)
+    assert passing_findings == findings
+    return passes

@@ -414,7 +414,7 @@ def test_code_is_no_index_of_an_archive(name: str, position: int) -> None:
     members = {"a.o": host_library(target_bundle("gfx90a")), "b.o": host_library(target_bundle("gfx942"))}
     data = bytearray(archive(members))
     start = 8 + position * (60 + len(members["a.o"]))
-    assert data[start : start + 4] == (b"a.o/", b"b.o/")[position]
+    assert bytes(data[start : start + 4]) == (b"a.o/", b"b.o/")[position]
     data[start : start + 16] = name.encode().ljust(16)
     _, targets, findings = read("libx.a", bytes(data))
     assert findings.faults or targets == ["gfx90a", "gfx942"]

@@ -25,7 +25,7 @@ from channel_tools.verify import Report, containers, files, sweep, verify_path
 from channel_tools.verify.source import DamageError
 from channel_tools.verify.streams import Limits
 from tests.nightly.mutations import damaged
-from tests.unit.passing_support import passing_source, read_passing
+from tests.unit.passing_support import check_same, passing_source
 from tests.unit.test_verify_formats import aks2, kpack, offload_binary
 from tests.unit.test_verify_support import (
     DATA,
@@ -37,7 +37,6 @@ from tests.unit.test_verify_support import (
     device_id,
     elf,
     host_library,
-    read,
     tar_bytes,
     target_bundle,
     write_conda,
@@ -88,15 +87,6 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "KEPT_START", 2000)
     monkeypatch.setattr(sweep, "KEPT_DATA_END", 100)
     monkeypatch.setattr(files, "_IN_MEMORY", 3000)
-
-
-def check_same(name: str, data: bytes, **how: int) -> int:
-    """Read from disk and in passing; return how many passes it took."""
-    kind, targets, findings = read(name, data)
-    passing_kind, passing_targets, passing_findings, passes = read_passing(name, data, **how)
-    assert (passing_kind, passing_targets) == (kind, targets)
-    assert passing_findings == findings
-    return passes
 
 
 @pytest.mark.parametrize("name", [*SAMPLES, *MADE])
@@ -369,3 +359,57 @@ def test_lying_sizes_in_a_zip_are_damage(tmp_path: Path) -> None:
         struct.pack_into("<I", data, central + 24, size)
         (tmp_path / "x.zip").write_bytes(data)
         assert verify_path(tmp_path / "x.zip").damaged
+
+
+def thin_archive(folder: Path, name: str, members: Mapping[str, bytes]) -> Path:
+    """As ``ar rcsT`` writes it: all names in the table, no content."""
+    table = b"".join(member.encode() + b"/\n" for member in members)
+    table += b"\n" * (len(table) % 2)
+    data = b"!<thin>\n" + f"{'//':<48}{len(table):<10}`\n".encode() + table
+    for member, content in members.items():
+        place = f"/{table.index(member.encode() + b'/')}"
+        data += f"{place:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode()
+        (folder / member).parent.mkdir(exist_ok=True, parents=True)
+        (folder / member).write_bytes(content)
+    (folder / name).write_bytes(data)
+    return folder / name
+
+
+def test_members_of_a_thin_archive_are_read_where_they_lie(tmp_path: Path) -> None:
+    members = {"a.o": host_library(target_bundle("gfx90a")), "x/b.o": host_library(target_bundle("gfx942"))}
+    path = thin_archive(tmp_path, "lib.a", members)
+    alone = verify_path(path)
+    assert (alone.verdict, alone.targets()) == ("pass", ("gfx90a", "gfx942"))
+    together = verify_path(tmp_path)
+    assert together.verdict == "pass"
+    assert {file.path: file.targets for file in together.files}["lib.a"] == ("gfx90a", "gfx942")
+    (tmp_path / "x/b.o").write_bytes(members["x/b.o"].replace(b"FPIH", b"XXXX"))
+    assert any("x/b.o: " in line for line in verify_path(path).all_faults())
+    (tmp_path / "x/b.o").unlink()
+    assert verify_path(path).damaged
+
+
+def test_members_of_a_thin_archive_outside_its_folder_are_not_opened(tmp_path: Path) -> None:
+    content = host_library(target_bundle("gfx942"))
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link.o").symlink_to(tmp_path / "a.o")
+    for name in ("../a.o", str(tmp_path / "a.o")):
+        path = thin_archive(inside, "lib.a", {name: content})
+        assert verify_path(path).damaged
+        assert verify_path(inside).damaged
+        assert not verify_path(tmp_path).damaged
+    (inside / "lib.a").write_bytes((inside / "lib.a").read_bytes()[:8])
+    path = thin_archive(inside, "linked.a", {"y.o": content})
+    path.write_bytes(path.read_bytes().replace(b"y.o/", b"link.o/\n"[:4]))
+    assert verify_path(path).damaged
+
+
+def test_a_thin_archive_that_names_itself(tmp_path: Path) -> None:
+    path = thin_archive(tmp_path, "x.a", {"lib.a": b""})
+    (tmp_path / "lib.a").write_bytes(path.read_bytes())
+    size = len(path.read_bytes())
+    path = tmp_path / "lib.a"
+    path.write_bytes(path.read_bytes().replace(b"100644  0   ", f"100644  {size:<4}".encode()))
+    report = verify_path(path)
+    assert any("thin archive" in line for line in report.all_faults())
