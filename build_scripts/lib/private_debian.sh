@@ -68,6 +68,8 @@ clean_up() {
   trap - EXIT
   trap '' HUP INT TERM
   exec 2>/dev/null
+  # The signal may have come between the start of a step and the note of its process.
+  child=${child:-${!:-}}
   if [[ -n $child ]]; then
     kill -- "-$child" || true
     wait "$child" || true
