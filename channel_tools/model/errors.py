@@ -132,6 +132,36 @@ class StorageError(ChannelToolsError):
     exit_code = 41
 
 
+class ConflictError(ChannelError):
+    """Somebody else changed the channel meanwhile, or holds its lease."""
+
+    exit_code = 42
+
+
+class AttestationError(ChannelToolsError):
+    """An attestation that is missing, wrong, or cannot be made."""
+
+    exit_code = 43
+
+
+class ReleaseRefusedError(ChannelError):
+    """A release that would break the channel's promises to its consumers."""
+
+    exit_code = 44
+
+
+class AuditError(ChannelError):
+    """A channel whose files, indexes, labels and manifests do not agree."""
+
+    exit_code = 45
+
+
+class AccessError(StorageError):
+    """A store that wants credentials, or other ones."""
+
+    exit_code = 46
+
+
 class ArchRefusedError(ChannelToolsError):
     """No package of the channel is built for the GPU of this host."""
 
