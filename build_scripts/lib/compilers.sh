@@ -6,6 +6,8 @@
 
 # What torch and vLLM need at least for C++20.
 readonly GCC_FLOOR_MAJOR=11 GCC_FLOOR_MINOR=3
+# Clang 15 has no --gcc-install-dir and knows no gfx942; 16 has the one and not the other.
+readonly CLANG_FLOOR=16
 
 # guard_compilers (after guard_rocm): CC and CXX are one GCC of major version cxx_compiler_version, and the
 # HIP compiler selects that GCC. Exports HIP_HOST_FLAGS, HIPFLAGS, HIPCC_COMPILE_FLAGS_APPEND and
@@ -16,6 +18,7 @@ guard_compilers() {
   local fix="set CC and CXX to the gcc and g++ of one installation, as the compiler packages do"
   [[ -n ${HIP_CLANG:-} ]] ||
     guard_fail 63 compilers "HIP_CLANG is not set" "" "the HIP compiler" "call guard_rocm before guard_compilers"
+  check_hip_clang
   [[ $wanted =~ ^[0-9]+ ]] ||
     guard_fail 63 compilers "cxx_compiler_version is no version" "$wanted" "GCC's major version" "set it in variants/conda_build_config.yaml"
   wanted=${BASH_REMATCH[0]}
@@ -42,6 +45,24 @@ guard_compilers() {
   append_flags HIPFLAGS
   append_flags HIPCC_COMPILE_FLAGS_APPEND
   append_flags HIPCC_LINK_FLAGS_APPEND
+}
+
+# The HIP compiler is new enough and knows rocm_arch, by its own list of processors.
+check_hip_clang() {
+  local arch=${rocm_arch:-} version known=() word
+  local fix="use the clang++ of ROCm, or set HIP_CLANG_PATH to the folder of one that is new enough: gfx942 needs version 17"
+  guard_output "$HIP_CLANG" --version || true
+  [[ $REPLY =~ clang\ version\ ([0-9]+) ]] || return 0
+  version=${BASH_REMATCH[1]}
+  ((version >= CLANG_FLOOR)) ||
+    guard_fail 63 compilers "the HIP compiler is too old: Clang 15 and older know no gfx942, and cannot be tied to the GCC of CXX" \
+      "Clang $version ($HIP_CLANG)" "Clang $CLANG_FLOOR or newer" "$fix"
+  guard_output "$HIP_CLANG" --target=amdgcn -print-supported-cpus || true
+  while read -r word; do
+    [[ $word != gfx* ]] || known+=("$word")
+  done <<<"$REPLY"
+  [[ -z $arch || ${#known[@]} -eq 0 || " ${known[*]} " == *" $arch "* ]] ||
+    guard_fail 63 compilers "the HIP compiler does not know $arch" "Clang $version ($HIP_CLANG), which knows ${known[*]}" "$arch" "$fix"
 }
 
 append_flags() { # VARIABLE
@@ -131,7 +152,7 @@ find_sysroot() {
 
 tie_hip_compiler() {
   local line selected='' headers flags=("--gcc-install-dir=$GCC_FOLDER")
-  local fix="install the GCC of CXX with its C++ headers, or set HIP_CLANG_PATH to a clang++ of version 16 or newer"
+  local fix="install the GCC of CXX with its C++ headers, or set HIP_CLANG_PATH to a clang++ of version 17 or newer"
   [[ -z $GCC_SYSROOT ]] || flags+=("--sysroot=$GCC_SYSROOT")
   guard_output "$HIP_CLANG" "${flags[@]}" -v || true
   while IFS= read -r line; do

@@ -180,3 +180,27 @@ class GuardError(BuildFailedError):
     def __init__(self, what: str, *, code: int, where: str | Path | None = None) -> None:
         super().__init__(what, where=where)
         self.exit_code = code
+
+
+class UnexplainedError(ChannelToolsError):
+    """A log in which no known cause was found, where one was asked for."""
+
+    exit_code = 82
+
+
+class RuleError(ChannelToolsError):
+    """A rule file of ``explain`` that cannot be used."""
+
+    exit_code = 84
+
+
+class DoctorError(ChannelToolsError):
+    """Something of this host that a check of the doctor calls an error."""
+
+    exit_code = 80
+
+
+class DoctorWarningError(DoctorError):
+    """Warnings of the doctor, where it was told to be strict."""
+
+    exit_code = 81

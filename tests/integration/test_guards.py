@@ -491,6 +491,53 @@ def test_hip_compiler_that_keeps_another_gcc_stops(build: Build) -> None:
     stops(done, 63, "compilers", "refuses the GCC of CXX", "--no-such")
 
 
+# What Debian's clang++-15 (15.0.6) and clang++-16 (16.0.6) print; they need not be installed.
+OLD_CLANG = """\
+case $* in
+--version) echo 'Debian clang version {version}' ;;
+-print-targets) echo '    amdgcn      - AMD GCN GPUs' ;;
+*-print-supported-cpus*) printf '%s\\n' 'Available CPUs for this target:' '' $'\\tgfx908' $'\\tgfx90a' $'\\tgfx940' ;;
+*) echo "clang: error: invalid target ID 'gfx942'" >&2; exit 1 ;;
+esac"""
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("15.0.6", ["Clang 15 and older know no gfx942", "found: Clang 15 (", "HIP_CLANG_PATH"]),
+        ("14.0.0-1ubuntu1", ["Clang 15 and older know no gfx942", "found: Clang 14 ("]),
+        ("16.0.6 (15~deb12u1)", ["does not know gfx942", "Clang 16", "knows gfx908 gfx90a gfx940"]),
+    ],
+)
+def test_clang_that_knows_no_gfx942_stops(build: Build, version: str, words: list[str]) -> None:
+    own = build.folder / "clang"
+    program(own / "clang++", OLD_CLANG.format(version=version))
+    done = build.run("guard_rocm >/dev/null; guard_compilers", HIP_CLANG_PATH=str(own))
+    stops(done, 63, "compilers", *words)
+
+
+def test_clang_15_is_refused_for_every_arch(build: Build) -> None:
+    own = build.folder / "clang"
+    program(own / "clang++", OLD_CLANG.format(version="15.0.6"))
+    changes = {"HIP_CLANG_PATH": str(own), "rocm_arch": "gfx90a", "rocm_isa": "9.0.10"}
+    stops(build.run(CHECKED + " >/dev/null", **changes), 63, "compilers", "cannot be tied to the GCC of CXX")
+
+
+@pytest.mark.skipif(not shutil.which("clang++-15"), reason="needs clang++-15")
+def test_the_real_clang_15_stops(build: Build) -> None:
+    own = build.folder / "clang"
+    own.mkdir()
+    (own / "clang++").symlink_to(executable("clang++-15"))
+    done = build.run("guard_rocm >/dev/null; guard_compilers", HIP_CLANG_PATH=str(own))
+    stops(done, 63, "compilers", "Clang 15 and older know no gfx942")
+
+
+def test_hip_compiler_without_the_arch_stops(build: Build) -> None:
+    changes = {"rocm_arch": "gfx1310", "rocm_isa": "13.1.0"}
+    done = build.run("guard_rocm >/dev/null; guard_compilers", **changes)
+    stops(done, 63, "compilers", "does not know gfx1310", "gfx942")
+
+
 def test_host_flags_make_clang_read_the_headers_of_cxx(build: Build) -> None:
     names = ["HIP_HOST_FLAGS", "HIPFLAGS", "HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND"]
     seen = build.values(CHECKED, *names, HIPFLAGS="-O2")

@@ -1,0 +1,1 @@
+#define HIP_VERSION_MAJOR 7
