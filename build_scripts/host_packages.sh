@@ -58,6 +58,8 @@ need patch patch
 need pkg-config pkg-config
 need git git
 if [[ ${1:-} == --with-tests ]]; then
+  need chromium chromium
+  need chromium-driver chromedriver
   need g++ g++
   need dash dash
   need fish fish

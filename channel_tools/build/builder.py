@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from channel_tools.build.engines import Settings, channels_for, invocation
 from channel_tools.build.failures import classify
+from channel_tools.build.local_addresses import without_local_addresses
 from channel_tools.build.plan import MISSING, Plan, Step
 from channel_tools.build.record import git_commit, write_record
 from channel_tools.model.errors import BuildFailedError, ChannelToolsError, VerifyError
@@ -114,6 +115,7 @@ class Builder:
         try:
             shutil.rmtree(output, ignore_errors=True)
             package = self._run_engine(step, log)
+            without_local_addresses(package)
             self.listen(node.stem, "verifying")
             report = self._verify(package)
             if report.verdict != "pass":

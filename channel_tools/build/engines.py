@@ -18,7 +18,8 @@ from pathlib import Path
 from channel_tools.build.job import Job
 from channel_tools.build.nodes import Node
 from channel_tools.build.toolchain import Toolchain
-from channel_tools.channel.folder import FolderChannel, combined_label
+from channel_tools.channel.folder import FolderChannel
+from channel_tools.channel.layout import combined_label
 from channel_tools.model.errors import ToolMissingError
 from channel_tools.model.files import write_text_whole
 from channel_tools.model.project import Project

@@ -60,6 +60,18 @@ def classify(log: Path, said: str, channels: list[str], work: Path) -> ChannelTo
     return BuildFailedError(f"the build failed: {said}", where=log, found=_last(lines))
 
 
+def explained(log: Path) -> list[str]:
+    """What ``explain`` makes of a failed build's log, as lines; none where it finds nothing."""
+    from channel_tools.diagnose import report
+    from channel_tools.diagnose.explain import explain_file
+
+    try:
+        explanation = explain_file(log)
+    except ChannelToolsError:
+        return []
+    return list(report.text(explanation)) if explanation.verdict != "clean" else []
+
+
 def _is_full(folder: Path) -> bool:
     try:
         return shutil.disk_usage(folder).free < FULL_BYTES

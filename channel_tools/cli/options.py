@@ -68,11 +68,10 @@ def print_json(data: Any) -> None:
 
 
 def error_json(error: ChannelToolsError) -> dict[str, Any]:
+    from channel_tools.model.redaction import redact
+
+    texts = {key: getattr(error, key) for key in ("what", "where", "found", "wanted", "fix")}
     return {
         "exit_code": error.exit_code,
-        "what": error.what,
-        "where": error.where,
-        "found": error.found,
-        "wanted": error.wanted,
-        "fix": error.fix,
+        **{key: text and redact(text) for key, text in texts.items()},
     }

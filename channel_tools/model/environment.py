@@ -22,6 +22,17 @@ VARIABLES = {
     "HIP_CLANG_PATH": "folder of the HIP compiler when it is not in ROCm's lib/llvm/bin",
     "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "GPU targets to assume instead of looking (rocm-bootstrap)",
     "ROCM_BOOTSTRAP_DISABLE_DETECTION": "1: look for no GPU (rocm-bootstrap)",
+    "ROCM_CHANNEL_TRUST_CONFIG": "trust configuration of the Sigstore instance to sign with "
+    "(default: the public one)",
+    "ROCM_CHANNEL_TRUSTED_ROOT": "trusted_root.json that attestations are checked with (default: the public "
+    "instance's, built into py-rattler)",
+    "SIGSTORE_ID_TOKEN": "OIDC token to sign with; without it, the CI system is asked for one",
+    "RATTLER_AUTH_FILE": "credentials of rattler, rattler-build and pixi for channels and uploads",
+    "PREFIX_API_KEY": "credential of uploads to prefix.dev",
+    "ANACONDA_API_KEY": "credential of uploads to anaconda.org",
+    "ARTIFACTORY_TOKEN": "credential of uploads to Artifactory",
+    "QUETZ_API_KEY": "credential of uploads to quetz",
+    "CLOUDSMITH_API_KEY": "credential of uploads to Cloudsmith",
     "DEBIAN_MIRROR": "Debian mirror for the SDK root and GCC 11 when the machine's apt sources name none",
 }
 
