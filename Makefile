@@ -27,6 +27,7 @@ test-all: setup-test lint
 lint: setup-test
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@cd conda_plugin && ../$(BIN)/mypy --cache-dir ../.mypy_cache
 	@$(BIN)/rocm-channel recipes check
 
 setup: $(VENV)/.ready

@@ -22,6 +22,7 @@ from channel_tools.build.failures import classify
 from channel_tools.build.local_addresses import without_local_addresses
 from channel_tools.build.plan import MISSING, Plan, Step
 from channel_tools.build.record import git_commit, write_record
+from channel_tools.channel.layout import SUBDIRS
 from channel_tools.model.errors import BuildFailedError, ChannelToolsError, VerifyError
 from channel_tools.model.files import check_writable, storage_errors, write_text_whole
 
@@ -167,7 +168,8 @@ class Builder:
         if "package" in said:
             return Path(said["package"])
         if "error" not in said:
-            built = sorted(run.output.glob(f"linux-64/{node.package}-{node.version}-*"))
+            name = f"{node.package}-{node.version}-*"
+            built = [path for subdir in SUBDIRS for path in sorted(run.output.glob(f"{subdir}/{name}"))]
             if len(built) == 1:
                 return built[0]
             said = {"error": f"it left {len(built)} packages where one was expected"}

@@ -23,7 +23,7 @@ class Node:
 
     ``variant`` holds the matrix keys that the recipe uses, ``row`` a whole combination of the matrix with
     them, ``requires`` the specs of its build, host and run requirements as rendered, ``needs`` the stems of
-    the other nodes among them.
+    the other nodes among them, ``folders`` the local sources that lie outside of the recipe's own folder.
     """
 
     package: str
@@ -36,6 +36,7 @@ class Node:
     requires: tuple[str, ...]
     needs: tuple[str, ...]
     memory_per_job_mib: int | None
+    folders: tuple[Path, ...] = ()
 
     @property
     def stem(self) -> str:
@@ -74,6 +75,7 @@ def render_recipe(folder: Path, matrix: Matrix) -> list[Node]:
                 requires=tuple(_requirements(output.data.get("requirements", {}))),
                 needs=(),
                 memory_per_job_mib=None if memory is None else int(memory),
+                folders=tuple(_folders(folder, output.data.get("source", []))),
             )
         )
     return nodes
@@ -122,6 +124,14 @@ def _same_variant(row: Mapping[str, str], used: Mapping[str, str], other: Mappin
     return all(used[key] == value for key, value in other.items() if key in used) and all(
         row[key] == value for key, value in other.items() if key not in used and key != "selection"
     )
+
+
+def _folders(recipe: Path, sources: Any) -> Iterable[Path]:
+    for source in sources if isinstance(sources, list) else [sources]:
+        if "path" in source:
+            folder = (recipe / source["path"]).resolve()
+            if not folder.is_relative_to(recipe.resolve()):
+                yield folder
 
 
 def _requirements(requirements: Mapping[str, Any]) -> Iterable[str]:

@@ -23,7 +23,7 @@ LEFTOVERS = {"__pycache__", "build", "dist", "_skbuild"}
 
 
 def inputs_digest(node: Node, scripts: Path, toolchain: Toolchain) -> str:
-    """SHA-256 over everything that decides the content of a package: recipe, scripts, variant, ROCm root.
+    """SHA-256 over all that decides the content of a package: recipe, sources, scripts, variant, ROCm root.
 
     The path of the checkout is not part of it.
     """
@@ -46,16 +46,21 @@ def rocm_identity(root: Path) -> str:
 
 
 def _input_files(node: Node, scripts: Path) -> Iterator[tuple[str, Path]]:
-    for file in sorted(node.recipe.rglob("*")):
-        name = file.relative_to(node.recipe)
-        if file.is_file() and name.name not in GENERATED and not LEFTOVERS.intersection(name.parts):
-            yield f"recipe/{name}", file
+    for label, folder in [("recipe", node.recipe), *(("source", folder) for folder in node.folders)]:
+        for file in sorted(folder.rglob("*")):
+            name = file.relative_to(folder)
+            if file.is_file() and name.name not in GENERATED and not any(map(_left_over, name.parts)):
+                yield f"{label}/{name}", file
     script = scripts / f"{node.package}.sh"
     if script.is_file():
         yield f"scripts/{script.name}", script
         if "/lib/" in script.read_text(encoding="utf-8"):
             for file in sorted((scripts / "lib").glob("*.sh")):
                 yield f"scripts/lib/{file.name}", file
+
+
+def _left_over(part: str) -> bool:
+    return part in LEFTOVERS or part.startswith(".") or part.endswith(".egg-info")
 
 
 def git_commit(root: Path) -> str | None:

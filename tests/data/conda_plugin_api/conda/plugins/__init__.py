@@ -1,0 +1,3 @@
+"""Plugins of conda."""
+
+from .hookspec import hookimpl as hookimpl
