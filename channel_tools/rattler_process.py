@@ -4,7 +4,7 @@ py-rattler may crash the interpreter while it exits, after the result is there, 
 to signals. A child process that ends itself as soon as it has written its answer has neither fault.
 
 Protocol: ``python -m channel_tools.rattler_process TASK`` reads a JSON object on standard input and writes
-one on standard output: ``{"ok": result}`` or ``{"error": text}``.
+one on standard output: ``{"ok": result}`` or ``{"error": text, "kind": class}``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ Json = dict[str, Any]
 
 
 class RattlerCallError(Exception):
-    """What py-rattler said when it could not do as asked."""
+    """What py-rattler said when it could not do as asked; ``kind`` is the class of its error."""
+
+    def __init__(self, text: str, kind: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 def call(task: str, payload: Json) -> Any:
@@ -36,7 +40,7 @@ def call(task: str, payload: Json) -> Any:
         text = done.stderr.strip() or f"the process ended with status {done.returncode}"
         raise RattlerCallError(text) from None
     if "error" in answer:
-        raise RattlerCallError(answer["error"])
+        raise RattlerCallError(answer["error"], answer.get("kind", ""))
     return answer["ok"]
 
 
@@ -58,8 +62,9 @@ def _solve(payload: Json) -> Any:
     """Solve, and install when ``prefix`` is given.
 
     ``{"channels": [...], "specs": [...], "virtual": [[name, version, build], ...], "prefix": path or null,
-    "locked": bool}``; the answer is a list of records with ``name``, ``version``, ``build``, ``channel``,
-    ``url``, ``sha256`` and ``size``.
+    "priority": "strict" or "flexible", "whole": bool, "unlocked": [name, ...]}``; the answer is a list of
+    records with ``name``, ``version``, ``build``, ``channel``, ``url``, ``sha256``, ``size`` and
+    ``attestations_sha256``, and whole ones with the ``record`` that the task ``place`` takes.
     """
     import asyncio
     from pathlib import Path
@@ -67,6 +72,7 @@ def _solve(payload: Json) -> Any:
     from rattler import (
         BuildString,
         Channel,
+        ChannelPriority,
         GenericVirtualPackage,
         PackageName,
         PrefixRecord,
@@ -74,36 +80,107 @@ def _solve(payload: Json) -> Any:
         install,
         solve,
     )
+    from rattler.networking import Client
 
+    from channel_tools.client.rattler_tasks import PRIORITIES, described, spec, steadily
+
+    # Without this one, no credentials are sent: not of RATTLER_AUTH_FILE, nor of a keyring or .netrc.
+    client = Client.default_client()
     prefix = payload.get("prefix")
     records = sorted(Path(prefix, "conda-meta").glob("*.json")) if prefix else []
     installed = [PrefixRecord.from_path(path) for path in records]
+    unlocked = set(payload.get("unlocked", ()))
+    installed = [record for record in installed if record.name.normalized not in unlocked]
 
     async def run() -> list[Json]:
-        solution = await solve(
-            sources=[Channel(channel) for channel in payload["channels"]],
-            specs=payload["specs"] + [str(p) for p in payload.get("keep", [])],
-            platforms=["linux-64", "noarch"],
-            locked_packages=installed or None,
-            virtual_packages=[
-                GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
-                for name, version, build in payload["virtual"]
-            ],
+        solution: list[Any] = await steadily(
+            client,
+            lambda gateway: solve(
+                sources=[Channel(channel) for channel in payload["channels"]],
+                specs=[spec(text) for text in payload["specs"] + payload.get("keep", [])],
+                platforms=["linux-64", "noarch"],
+                gateway=gateway,
+                locked_packages=installed or None,
+                channel_priority=ChannelPriority[PRIORITIES[payload.get("priority", "strict")]],
+                virtual_packages=[
+                    GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
+                    for name, version, build in payload["virtual"]
+                ],
+            ),
         )
         if prefix and not payload.get("dry_run"):
-            await install(records=solution, target_prefix=prefix, requested_specs=None, show_progress=False)
-        return [
-            {
-                "name": record.name.normalized,
-                "version": str(record.version),
-                "build": str(record.build),
-                "channel": str(record.channel),
-                "url": str(record.url),
-                "sha256": record.sha256.hex() if record.sha256 else None,
-                "size": record.size,
-            }
-            for record in solution
+            await install(
+                records=solution,
+                target_prefix=prefix,
+                requested_specs=None,
+                show_progress=False,
+                client=client,
+            )
+        return [described(record, whole=payload.get("whole", False)) for record in solution]
+
+    return asyncio.run(run())
+
+
+def _solves(payload: Json) -> Any:
+    """Solve many times, one after the other, with indexes that are read once and afresh.
+
+    ``{"solves": [{"channels": [...], "specs": [...], "virtual": [[name, version, build], ...]}, ...]}``; the
+    answer has for each of them ``{"records": [[channel URL, file name, sha256], ...]}``, or
+    ``{"refused": text}`` where no environment is possible. After ``{"unreachable": text}`` there are no more.
+    A solve may have a ``priority``, and with ``described`` its records are as those of ``solve``.
+    """
+    import asyncio
+    import tempfile
+    from pathlib import Path
+
+    from rattler import (
+        BuildString,
+        Channel,
+        ChannelPriority,
+        Gateway,
+        GenericVirtualPackage,
+        PackageName,
+        Version,
+        solve,
+    )
+    from rattler.exceptions import GatewayError, SolverError
+    from rattler.networking import Client
+
+    from channel_tools.client.rattler_tasks import PRIORITIES, described, spec
+
+    async def one(gateway: Any, wanted: Json) -> Json:
+        virtual = [
+            GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
+            for name, version, build in wanted["virtual"]
         ]
+        try:
+            found = await solve(
+                sources=[Channel(channel) for channel in wanted["channels"]],
+                specs=[spec(text) for text in wanted["specs"]],
+                gateway=gateway,
+                platforms=["linux-64", "noarch"],
+                virtual_packages=virtual,
+                channel_priority=ChannelPriority[PRIORITIES[wanted.get("priority", "strict")]],
+            )
+        except SolverError as error:
+            return {"refused": str(error)}
+        except GatewayError as error:
+            return {"unreachable": str(error)}
+        if wanted.get("described"):
+            return {"records": [described(record) for record in found]}
+        return {
+            "records": [[str(r.channel), r.file_name, r.sha256.hex() if r.sha256 else None] for r in found]
+        }
+
+    async def run() -> list[Json]:
+        with tempfile.TemporaryDirectory(prefix="rocm-channel-solves-") as cache:
+            gateway = Gateway(cache_dir=Path(cache), client=Client.default_client())
+            answers: list[Json] = []
+            for wanted in payload["solves"]:
+                answers.append(await one(gateway, wanted))
+                if "unreachable" in answers[-1]:
+                    break
+            return answers
 
     return asyncio.run(run())
 
@@ -115,6 +192,76 @@ def _virtual(payload: Json) -> Any:
     found = VirtualPackage.detect(VirtualPackageOverrides.from_env())
     generic = [package.into_generic() for package in found]
     return [[g.name.normalized, str(g.version), str(g.build_string)] for g in generic]
+
+
+def _look(payload: Json) -> Any:
+    """Read a channel as its consumers do: see :mod:`channel_tools.client.rattler_tasks`."""
+    from channel_tools.client.rattler_tasks import look
+
+    return look(payload)
+
+
+def _place(payload: Json) -> Any:
+    """Install exactly the given records: see :mod:`channel_tools.client.rattler_tasks`."""
+    from channel_tools.client.rattler_tasks import place
+
+    return place(payload)
+
+
+def _of_urls(payload: Json) -> Any:
+    """Records of package files: see :mod:`channel_tools.client.rattler_tasks`."""
+    from channel_tools.client.rattler_tasks import of_urls
+
+    return of_urls(payload)
+
+
+def _bases(payload: Json) -> Any:
+    """URLs of channels: see :mod:`channel_tools.client.pin_tasks`."""
+    from channel_tools.client.pin_tasks import bases
+
+    return bases(payload)
+
+
+def _of_names(payload: Json) -> Any:
+    """All records of some names: see :mod:`channel_tools.client.pin_tasks`."""
+    from channel_tools.client.pin_tasks import of_names
+
+    return of_names(payload)
+
+
+def _pin(payload: Json) -> Any:
+    """Solve with locked records: see :mod:`channel_tools.client.pin_tasks`."""
+    from channel_tools.client.pin_tasks import pin
+
+    return pin(payload)
+
+
+def _write_lock(payload: Json) -> Any:
+    """Write a rattler lock file: see :mod:`channel_tools.client.pin_tasks`."""
+    from channel_tools.client.pin_tasks import write_lock
+
+    return write_lock(payload)
+
+
+def _read_lock(payload: Json) -> Any:
+    """Read a rattler lock file: see :mod:`channel_tools.client.pin_tasks`."""
+    from channel_tools.client.pin_tasks import read_lock
+
+    return read_lock(payload)
+
+
+def _fetch(payload: Json) -> Any:
+    """Download package files: see :mod:`channel_tools.client.fetch_tasks`."""
+    from channel_tools.client.fetch_tasks import fetch
+
+    return fetch(payload)
+
+
+def _attest(payload: Json) -> Any:
+    """Check attestations: see :mod:`channel_tools.channel.attestation_process`."""
+    from channel_tools.channel.attestation_process import verify_all
+
+    return verify_all(payload)
 
 
 def _assemble(payload: Json) -> Any:
@@ -146,9 +293,20 @@ def _assemble(payload: Json) -> Any:
 
 TASKS: dict[str, Callable[[Json], Any]] = {
     "assemble": _assemble,
+    "attest": _attest,
+    "bases": _bases,
+    "fetch": _fetch,
     "index": _index,
+    "look": _look,
+    "of_names": _of_names,
+    "of_urls": _of_urls,
+    "pin": _pin,
+    "place": _place,
+    "read_lock": _read_lock,
     "solve": _solve,
+    "solves": _solves,
     "virtual": _virtual,
+    "write_lock": _write_lock,
 }
 
 
@@ -157,7 +315,7 @@ def main() -> None:
     try:
         answer = {"ok": task(json.load(sys.stdin))}
     except BaseException as error:
-        answer = {"error": str(error) or type(error).__name__}
+        answer = {"error": str(error) or type(error).__name__, "kind": type(error).__name__}
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     os._exit(0)

@@ -26,6 +26,9 @@ VARIABLES = {
     "(default: the public one)",
     "ROCM_CHANNEL_TRUSTED_ROOT": "trusted_root.json that attestations are checked with (default: the public "
     "instance's, built into py-rattler)",
+    "CONDARC": "conda's configuration file, read for names of channels after ~/.condarc and the others",
+    "CONDA_ROOT": "conda's folder, whose .condarc is read for names of channels",
+    "XDG_CONFIG_HOME": "folder whose conda/.condarc is read for names of channels (default: ~/.config)",
     "SIGSTORE_ID_TOKEN": "OIDC token to sign with; without it, the CI system is asked for one",
     "RATTLER_AUTH_FILE": "credentials of rattler, rattler-build and pixi for channels and uploads",
     "PREFIX_API_KEY": "credential of uploads to prefix.dev",

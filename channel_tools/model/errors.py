@@ -174,6 +174,18 @@ class RocmRefusedError(ChannelToolsError):
     exit_code = 51
 
 
+class LockError(ChannelToolsError):
+    """A pinned file that no longer holds, or that cannot be read as one."""
+
+    exit_code = 52
+
+
+class EnvironmentCheckError(ChannelToolsError):
+    """An installed environment that is damaged, or is none."""
+
+    exit_code = 53
+
+
 class GuardError(BuildFailedError):
     """A build guard that stopped the build; its exit code is the guard's own (60 to 79)."""
 
@@ -204,3 +216,9 @@ class DoctorWarningError(DoctorError):
     """Warnings of the doctor, where it was told to be strict."""
 
     exit_code = 81
+
+
+class SmokeError(ChannelToolsError):
+    """A smoke run with a step that failed, or with a GPU that did not work."""
+
+    exit_code = 83

@@ -13,7 +13,8 @@ import pytest
 
 from channel_tools.channel.folder import FolderChannel
 from channel_tools.model.errors import ChannelError, DamagedFileError
-from channel_tools.model.package import read_package
+from channel_tools.model.package import read_package, sha256
+from tests.integration.tiny_packages import arch_package, release, tiny_package
 
 BUILD = """
 import json, os, sys
@@ -203,3 +204,57 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
     assert done.returncode == 41
     assert "read-only" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_a_replaced_package_is_new_everywhere_and_others_stay(tmp_path: Path) -> None:
+    channel = FolderChannel(tmp_path / "channel")
+    channel.add(release(tmp_path / "a", archs=["gfx942"]))
+    before = content(channel)
+    again = arch_package(tmp_path / "b", "gfx942", "declared", files={"share/other": b"content"})
+    with pytest.raises(ChannelError, match="other content"):
+        channel.add([again])
+    folders = channel.add([again], replace=True)
+    assert {folder.name for folder in folders} == {"gfx942", "gfx942-rocm7.0", "gfx942-rocm7.2"}
+    assert content(channel) == before
+    for label in ("gfx942", "gfx942-rocm7.0", "gfx942-rocm7.2"):
+        (record,) = [r for r in channel.records(label) if r["name"] == "amdgpu-arch"]
+        assert (
+            record["sha256"]
+            == sha256(again)
+            == sha256(channel.path / "label" / label / "linux-64" / again.name)
+        )
+    assert channel.add([again], replace=True) == []
+
+
+def test_reading_makes_nothing_and_init_makes_an_empty_channel(tmp_path: Path) -> None:
+    channel = FolderChannel(tmp_path / "channel")
+    assert channel.records() == [] and channel.stems() == set() and channel.labels() == []
+    assert not channel.path.exists()
+    channel.init()
+    before = {path: path.stat().st_mtime_ns for path in channel.path.rglob("repodata*")}
+    channel.init()
+    assert {path.parent.name for path in before} == {"linux-64", "noarch"}
+    assert {path: path.stat().st_mtime_ns for path in channel.path.rglob("repodata*")} == before
+
+
+def test_a_build_that_died_while_adding_is_repaired_by_the_next(tmp_path: Path) -> None:
+    channel = FolderChannel(tmp_path / "channel")
+    channel.add([tiny_package(tmp_path, "a", "1")])
+    dying = (
+        "import sys; from pathlib import Path; from channel_tools.channel.folder import FolderChannel\n"
+        "from tests.integration import faults; faults._die_within(faults.Faults(dies=9))\n"
+        "FolderChannel(Path(sys.argv[1])).add([Path(sys.argv[2])])"
+    )
+    package = tiny_package(tmp_path, "b", "1")
+    done = subprocess.run(
+        [sys.executable, "-c", dying, channel.path, package], cwd=Path(__file__).parents[2], check=False
+    )
+    assert done.returncode == -9
+    (channel.path / ".channel" / "lease.json").unlink()
+    said: list[str] = []
+    channel.add([tiny_package(tmp_path, "c", "1")], say=said.append)
+    assert said[0].startswith("repaired: undid the add that ")
+    assert {r["name"] for r in channel.records()} == {"a", "c"}
+    assert {path.name for path in channel.files()} == {"a-1-0.conda", "c-1-0.conda"}
+    channel.add([package])
+    assert {r["name"] for r in channel.records()} == {"a", "b", "c"}

@@ -1,0 +1,106 @@
+"""``rocm-channel promote``: a release from a staging channel to the one that consumers use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from channel_tools.cli import options
+from channel_tools.cli.care import tell
+
+if TYPE_CHECKING:
+    from channel_tools.channel.promote import Attest
+    from channel_tools.channel.store import Store
+
+
+def promote(
+    staging: Annotated[str, typer.Argument(help="Channel that has the release: folder or s3://.")],
+    target: Annotated[str, typer.Argument(help="Channel that gets it: folder or s3://.")],
+    release: Annotated[str, typer.Option("--release", help="Id of the release.")],
+    allow_missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-missing", help="A part of the matrix that may be missing, beside the release's own."
+        ),
+    ] = None,
+    attest: Annotated[
+        bool | None,
+        typer.Option(
+            "--attest/--no-attest",
+            help="Sign each package for the target (default: where it requires attestations).",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; write nothing.")] = False,
+    json_: options.Json = False,
+) -> None:
+    """Copy a release, index it, and read the target back as a consumer; nothing is built or changed."""
+    from channel_tools.channel.promote import Promotion, rehearse
+    from channel_tools.channel.promote import promote as apply_promotion
+    from channel_tools.channel.readback import read_back
+    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.who import publisher
+    from channel_tools.model.project import Project
+
+    store = open_store(target)
+    promotion = Promotion(
+        open_store(staging),
+        release,
+        publisher(),
+        options.load_matrix(Project.find()),
+        tuple(allow_missing or ()),
+        None if dry_run else _attest(store, attest),
+        read_back,
+        rehearsal=dry_run,
+    )
+    planned, applied = rehearse(store, promotion) if dry_run else apply_promotion(store, promotion, say=tell)
+    stored = [addition.key for addition in applied.change.additions]
+    if json_:
+        options.print_json(
+            {
+                "version": 1,
+                "channel": store.address,
+                "dry_run": dry_run,
+                "changed": applied.changed,
+                "stored": stored,
+                "repaired": list(applied.repaired),
+                "solves": list(applied.solves),
+                "release": planned.release.model_dump(mode="json"),
+            }
+        )
+        return
+    if not applied.changed:
+        typer.echo(f"nothing to do: {store.address} has release {release} already")
+        return
+    for key in stored:
+        typer.echo(f"  {key}")
+    if dry_run:
+        typer.echo(f"would be promoted to {store.address}; nothing was written")
+    else:
+        typer.echo(f"promoted {release} to {store.address}")
+
+
+def _attest(store: Store, wanted: bool | None) -> Attest | None:
+    """Attestations by sha256, so that no package has to be fetched."""
+    from channel_tools.channel.settings import Settings, read_settings
+    from channel_tools.model.errors import AttestationError
+
+    settings = read_settings(store) or Settings()
+    if wanted is False or (wanted is None and settings.attestations != "require"):
+        return None
+    if settings.url is None:
+        raise AttestationError(
+            "an attestation names the channel's URL, and the channel has none",
+            where=store.address,
+            fix="give it one: `rocm-channel channel init --change --url https://...`",
+        )
+    from channel_tools.channel.attestation import Attester
+    from channel_tools.channel.signer import Signer
+
+    attester = Attester(Signer(), settings.url, settings.publishers)
+
+    def attest(key: str, sha256: str) -> bytes:
+        tell(f"signing {key}")
+        return attester.stored(key, sha256)
+
+    return attest

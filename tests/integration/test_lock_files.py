@@ -1,0 +1,161 @@
+"""One reader for every kind of lock file, and text of foreign origin."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from channel_tools import rattler_process
+from channel_tools.channel.locks import named_in_locks
+from channel_tools.client import pin_tasks
+from channel_tools.client.lock_files import choose, read_lock, read_lock_file
+from channel_tools.model.errors import LockError
+from tests.integration.helpers import rocm_channel
+from tests.integration.pin_channels import (
+    NO_GPU,
+    Server,
+    forge,
+    internal,
+    served_environment,
+    serving,
+)
+
+BOTH = ("--arch", "gfx942", "--arch", "gfx90a")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """Channels that do not change, behind a web server."""
+    root = tmp_path_factory.mktemp("served")
+    internal(root)
+    forge(root)
+    with serving(root) as server:
+        yield server, root
+
+
+@pytest.fixture(scope="module")
+def pinned(served: tuple[Server, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pins of both GPUs."""
+    folder = tmp_path_factory.mktemp("pinned")
+    file = served_environment(served[0], folder)
+    done = rocm_channel("pin", file, *BOTH, "--output-dir", folder / "pins", **NO_GPU)
+    assert done.returncode == 0, done.stderr
+    return folder / "pins"
+
+
+def test_prune_and_yank_know_every_format(pinned: Path) -> None:
+    for name in ("explicit.txt", "conda-lock.yml", "environment.yml", "../pixi.lock"):
+        names = named_in_locks([pinned / "gfx942-rocm7.2" / name])
+        assert any(one.startswith("vllm-rocm-0.26.0-rocm72_gfx942") for one in names), name
+        assert "numpy-2.0-py312_0.conda" in names
+
+
+def test_one_reader_for_all_formats(pinned: Path) -> None:
+    folder = pinned / "gfx942-rocm7.2"
+    wanted = sorted(read_lock(folder / "explicit.txt"))
+    assert (
+        wanted
+        == sorted(read_lock(folder / "conda-lock.yml"))
+        == sorted(read_lock(pinned / "pixi.lock", "gfx942"))
+    )
+    with pytest.raises(LockError, match="several"):
+        read_lock(pinned / "pixi.lock")
+    with pytest.raises(LockError, match="no environment for that GPU"):
+        read_lock(pinned / "pixi.lock", "gfx950")
+    with pytest.raises(LockError, match="not files"):
+        read_lock(folder / "environment.yml")
+    found = choose(read_lock_file(pinned / "pixi.lock"), "gfx90a")
+    assert (found.arch, found.rocm, found.platform) == ("gfx90a", "7.2", "linux-64-gfx90a")
+
+
+URL = "https://host/c/linux-64/a-1-0.conda"
+
+
+def conda_lock(package: str) -> str:
+    return f"metadata: {{}}\npackage: [{{{package}}}]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@EXPLICIT\nhttps://host/c/linux-64/../../a-1-0.conda\n",
+        "@EXPLICIT\nhttps://host/c/linux-64/%2e%2e%2fa-1-0.conda\n",
+        "@EXPLICIT\nhttps://host/c/a b/a-1-0.conda\n",
+        "@EXPLICIT\nhttps://host/c/linux-64/a.conda\n",
+        f"@EXPLICIT\n{URL}#sha256:{'a' * 63}\n",
+        "metadata: {}\npackage: {}\n",
+        "version: 2\nmetadata: {}\npackage: []\n",
+        conda_lock(f"name: b, manager: conda, platform: linux-64, url: '{URL}', hash: {{}}"),
+        conda_lock(f"name: a, manager: x, platform: linux-64, url: '{URL}', hash: {{}}"),
+        conda_lock(f"name: a, manager: conda, platform: linux-64, url: '{URL}', hash: {{md5: 7}}"),
+        conda_lock(f"name: a, manager: conda, url: '{URL}', hash: {{}}"),
+        "version: 7\nenvironments: {}\npackages: 3\n",
+        "version: 99\nenvironments: {}\npackages: []\n",
+        "dependencies: [numpy]\n",
+        "dependencies: []\n",
+        "a: &a [*a, *a]\n",
+        "a: 9999-99-99\n",
+        "[]",
+        "",
+    ],
+)
+def test_hostile_locks_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "lock"
+    path.write_text(text)
+    with pytest.raises(LockError):
+        read_lock_file(path)
+
+
+def in_process(task: str, payload: dict[str, Any]) -> Any:
+    """The task without its child process, which a thousand examples would take minutes for."""
+    try:
+        return json.loads(json.dumps(getattr(pin_tasks, task)(payload)))
+    except BaseException as error:  # also what a panic of py-rattler becomes
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise rattler_process.RattlerCallError(str(error)) from error
+
+
+@settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "150")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@example(edits=[], name="pixi.lock", text="\x00")
+@given(
+    edits=st.lists(st.tuples(st.integers(0, 1 << 14), st.integers(0, 40), st.text(max_size=20)), max_size=4),
+    name=st.sampled_from(
+        ["pixi.lock", *(f"gfx942-rocm7.2/{f}" for f in ("explicit.txt", "conda-lock.yml", "environment.yml"))]
+    ),
+    text=st.one_of(st.none(), st.text(max_size=200)),
+)
+def test_foreign_text_is_a_lock_or_a_lock_error(
+    pinned: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    edits: list[tuple[int, int, str]],
+    name: str,
+    text: str | None,
+) -> None:
+    monkeypatch.setattr(rattler_process, "call", in_process)
+    content = (pinned / name).read_text() if text is None else text
+    for at, length, new in edits:
+        at %= len(content) + 1
+        content = content[:at] + new + content[at + length :]
+    path = tmp_path / "lock"
+    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    try:
+        lock = read_lock_file(path)
+    except LockError:
+        return
+    for one in lock.packages:
+        assert one.name and one.version and one.build
+        assert one.sha256 is None or len(one.sha256) == 64
+        assert one.place is None or ("/" not in one.place.file and ".." not in one.place.subdir)
