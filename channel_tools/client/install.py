@@ -1,235 +1,206 @@
-"""Choosing what fits a host, solving, and installing.
+"""Installing from a channel: select for the host, solve, check the solution, install exactly that.
 
-What the user declares is taken from a label channel; what is not declared is found on the host and passed
-to the solver as a virtual package. A GPU or a ROCm release that no package is built for is refused with the
-names of what was found and of what is on offer.
+See :mod:`channel_tools.client.selection` for what a host gets, :mod:`channel_tools.client.solved_checks` for
+what is refused afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from channel_tools import rattler_process
-from channel_tools.channel.folder import (
-    ARCH_PACKAGE,
-    ROCM_PACKAGE,
-    FolderChannel,
-    arch_label,
-    combined_label,
-    rocm_label,
-)
-from channel_tools.client.host import Host
-from channel_tools.model import arch as registry
-from channel_tools.model.arch import Arch
-from channel_tools.model.errors import (
-    ArchRefusedError,
-    ChannelError,
-    DependencyError,
-    RocmRefusedError,
-    StorageError,
-)
+from channel_tools.channel.attestation_outcome import Outcome, demand
+from channel_tools.channel.attestation_policy import Mode, Policy
+from channel_tools.channel.folder import FolderChannel
+from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
+from channel_tools.channel.settings import Publisher
+from channel_tools.client.host import Host, detect_host
+from channel_tools.client.prefix_facts import PrefixFacts, from_elsewhere, kept_declarations, read_prefix
+from channel_tools.client.reader import Look, Offer, Reader, open_reader
+from channel_tools.client.selection import Selection, label_of, select
+from channel_tools.client.solved_checks import check
+from channel_tools.client.solving import Priority, Record, host_packages, place, request, solve
+from channel_tools.model.errors import ChannelError, DependencyError
+from channel_tools.model.redaction import redact
+
+__all__ = ["Offer", "Prepared", "Selection", "attested", "install", "prepare", "read_offer", "select"]
 
 
 @dataclass(frozen=True)
-class Offer:
-    """What a channel is built for: targets by ISA version, and ROCm releases."""
+class Prepared:
+    """A checked solution: what :func:`channel_tools.client.solving.place` may install."""
 
-    archs: tuple[Arch, ...]
-    releases: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Label to put in front of the channel, virtual packages for the solver, and notes for the user."""
-
-    label: str | None
-    virtual: tuple[tuple[str, str, str], ...]
+    reader: Reader
+    look: Look
+    records: tuple[Record, ...]
     notes: tuple[str, ...]
+    outcomes: tuple[Outcome, ...] = field(default=())
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The packages, without credentials."""
+        return [shown(record) for record in self.records]
 
 
-def read_offer(channel: FolderChannel) -> Offer:
+def prepare(
+    reader: Reader,
+    specs: Sequence[str],
+    *,
+    prefix: Path | None = None,
+    arch: str | None = None,
+    rocm: str | None = None,
+    others: Sequence[str] = (),
+    priority: Priority = "strict",
+    update: bool = False,
+    host: Host | None = None,
+) -> Prepared:
+    """Select, solve and check. Nothing is installed.
+
+    Packages that the prefix has already stay, at their versions where that is possible.
+
+    :param arch: GPU target that the user declares; None: what the prefix was declared for, else the host's
+    :param others: channels after ours, as the solver takes them
+    :param update: take the newest of what is named, also where the prefix has an older one
+    :raises ArchRefusedError: no build for that GPU, or a solution that mixes archs
+    :raises RocmRefusedError: no build for that ROCm release, or a solution that mixes them
+    :raises DependencyError: no combination satisfies the specs
+    :raises ChannelError: no channel, no such label, or a package of ours from another channel
+    :raises AccessError: a credential is missing
+    """
+    host = host or detect_host()
+    facts = read_prefix(prefix)
+    arch, rocm, kept = kept_declarations(prefix, facts, host, arch, rocm)
+    label = label_of(arch, rocm)
+    look = reader.look([label] if label else [])
+    selection = select(look.offer, host, reader.shown, arch, rocm)
+    if label is not None and label not in look.labels:
+        raise ChannelError(
+            f"has no label {label}", where=reader.shown, wanted="declared builds in that label"
+        )
+    wanted = [*specs, *(name for name in facts.names if name not in _names(specs))]
+    asked = request(reader, wanted, selection, others, priority, host_packages())
+    try:
+        unlocked = _unlocked(specs, facts, arch, rocm, update)
+        unlocked += from_elsewhere(prefix, look.names, reader.owns)
+        records = solve(reader, asked, prefix, unlocked)
+    except DependencyError as error:
+        missing = [one for one in look.settings.dependency_channels if one not in others]
+        if missing and not others:
+            error.fix = f"{error.fix}; this channel's packages need others: -c {' -c '.join(missing)}"
+        raise
+    check(reader, look.names, records, arch or _detected(selection, look.offer), rocm)
+    return Prepared(reader, look, tuple(records), (*kept, *selection.notes))
+
+
+def attested(
+    prepared: Prepared,
+    mode: Mode | None = None,
+    trusted_root: Path | None = None,
+    publishers: Sequence[Publisher] = (),
+    attested_as: str | None = None,
+) -> Prepared:
+    """Check who signed the packages of the channel.
+
+    :param mode: None: as the channel's own settings say
+    :param publishers: whom to believe; nobody: those that the channel's settings name
+    :param attested_as: address that attestations must name; None: the one that is read from. A folder or a
+        bucket has none, so that its settings say it
+    :raises AttestationError: under ``require``, a package that is not attested as it should be
+    """
+    from channel_tools.channel.attestation_check import check_solved
+
+    settings = prepared.look.settings
+    policy = Policy.of(settings, trusted_root, mode, publishers)
+    if policy.mode == "off":
+        return prepared
+    reader = prepared.reader
+    told = attested_as or (reader.plain if reader.store is None else settings.url) or reader.plain
+    outcomes, unchecked = check_solved(prepared.records, reader.url, told, policy)
+    if policy.mode == "require":
+        demand(outcomes)
+    good = sum(outcome.verified for outcome in outcomes)
+    notes = [f"{good} of {len(outcomes)} packages of this channel are signed by a publisher that may"]
+    notes += [outcome.text for outcome in outcomes if not outcome.verified]
+    if unchecked:
+        notes.append(f"{len(unchecked)} packages of other channels were not checked")
+    if not publishers:
+        notes.append("who may sign was taken from the channel's own settings; name it with --identity")
+    if told == settings.url and not attested_as and reader.store is not None:
+        notes.append(f"attested as {told} by the channel's own settings; name it with --attested-as")
+    return Prepared(
+        prepared.reader, prepared.look, prepared.records, (*prepared.notes, *notes), tuple(outcomes)
+    )
+
+
+def shown(record: Record) -> dict[str, Any]:
+    """A record for people and scripts: without the installer's part, and without credentials."""
+    texts = {key: redact(str(record[key])) for key in ("channel", "url") if record.get(key)}
+    return {**{key: value for key, value in record.items() if key != "record"}, **texts}
+
+
+def read_offer(channel: FolderChannel | Reader) -> Offer:
     """The archs and releases that a channel has packages for, from its index.
 
     :raises ChannelError: no channel there
     """
-    records = channel.records()
-    if not records:
-        raise ChannelError("no packages here", where=channel.path, fix="check the address given by --channel")
-    archs = {Arch(r["build"].split("_")[0], r["version"]) for r in records if r["name"] == ARCH_PACKAGE}
-    releases = {r["version"] for r in records if r["name"] == ROCM_PACKAGE}
-    return Offer(tuple(sorted(archs)), tuple(sorted(releases, key=_release_key)))
-
-
-def select(
-    offer: Offer, host: Host, channel: str, arch: str | None = None, rocm: str | None = None
-) -> Selection:
-    """Decide the label and the virtual packages.
-
-    :param arch: GPU target that the user declares, ``None`` to take the host's
-    :param rocm: ROCm release that the user declares, ``None`` to take the host's
-    :raises ArchRefusedError: no package is built for that GPU
-    :raises RocmRefusedError: no package is built for that ROCm release
-    """
-    notes: list[str] = []
-    virtual: list[tuple[str, str, str]] = []
-    if arch is None:
-        found = _host_arch(offer, host, channel)
-        virtual += [("__amdgpu", "0", "0"), ("__amdgpu_arch", found.isa, "0")]
-        notes.append(f"GPU of this host: {found}")
-    else:
-        if arch not in {a.target for a in offer.archs}:
-            known = registry.lookup(arch)
-            raise ArchRefusedError(
-                f"no package is built for {arch}" if known else f"{arch} is no AMD GPU target",
-                where=channel,
-                wanted="one of " + _names(offer),
-                fix=f"give one of those with --arch, or build for it: add {arch} to variants/ and run "
-                "`rocm-channel build`",
-            )
-        here = {a.target for a in host.archs}
-        if here and arch not in here:
-            notes.append(f"this host has {', '.join(sorted(here))}; what is installed runs on {arch} only")
-    if rocm is None:
-        release = _host_rocm(offer, host, channel)
-        virtual.append(("__rocm_userspace", release, "0"))
-        notes.append(f"ROCm of this host: {release} ({host.rocm_root})")
-    elif rocm not in offer.releases:
-        raise RocmRefusedError(
-            f"no package is built for ROCm {rocm}",
-            where=channel,
-            wanted="one of " + ", ".join(offer.releases),
-            fix="give one of those with --rocm",
-        )
-    elif host.rocm is not None and host.rocm != rocm:
-        notes.append(f"this host has ROCm {host.rocm}; what is installed needs ROCm {rocm} where it runs")
-    label = None
-    if arch and rocm:
-        label = combined_label(arch, rocm)
-    elif arch:
-        label = arch_label(arch)
-    elif rocm:
-        label = rocm_label(rocm)
-    return Selection(label, tuple(virtual), tuple(notes))
-
-
-def _host_arch(offer: Offer, host: Host, channel: str) -> Arch:
-    offered = {a.target: a for a in offer.archs}
-    fitting = [offered[a.target] for a in host.archs if a.target in offered]
-    if len(fitting) == 1:
-        return fitting[0]
-    ways = (
-        f"to prepare an environment for another machine, name its arch: --arch {offer.archs[0].target}; "
-        "to use this one, build for its GPU: add it to variants/ and run `rocm-channel build`"
-    )
-    if len(fitting) > 1:
-        raise ArchRefusedError(
-            "this host has GPUs of several archs, and an environment holds code for one",
-            found=", ".join(str(a) for a in fitting),
-            wanted="a choice",
-            fix=f"name one: --arch {fitting[0].target}",
-        )
-    if host.archs:
-        found = ", ".join(str(a) for a in host.archs)
-        raise ArchRefusedError(
-            "no package is built for the GPU of this host",
-            where=channel,
-            found=found,
-            wanted=f"one of {_names(offer)}",
-            fix=ways,
-        )
-    raise ArchRefusedError(
-        "this host has no AMD GPU that the kernel's amdgpu driver shows",
-        where=channel,
-        found="no AMD GPU below /sys/class/kfd",
-        wanted=f"one of {_names(offer)}",
-        fix=ways,
-    )
-
-
-def _host_rocm(offer: Offer, host: Host, channel: str) -> str:
-    if host.rocm in offer.releases:
-        return str(host.rocm)
-    offered = " or ".join(offer.releases)
-    ways = (
-        f"install ROCm {offered} on this host, or, to prepare an environment for another machine, name "
-        f"its release: --rocm {offer.releases[-1] if offer.releases else '7.2'}"
-    )
-    if host.rocm is None:
-        what, found = "no ROCm was found on this host", "neither ROCM_PATH nor /opt/rocm* has .info/version"
-    else:
-        what, found = "no package is built for the ROCm of this host", f"ROCm {host.rocm} ({host.rocm_root})"
-    raise RocmRefusedError(what, where=channel, found=found, wanted=f"ROCm {offered}", fix=ways)
+    return _reader(channel).look().offer
 
 
 def install(
-    channel: FolderChannel,
+    channel: FolderChannel | Reader,
     prefix: Path | None,
     specs: Sequence[str],
     selection: Selection,
     extra_channels: Sequence[str] = (),
     *,
     dry_run: bool = False,
+    priority: Priority = "strict",
 ) -> list[Mapping[str, Any]]:
-    """Solve, and install into ``prefix`` unless it is a dry run.
-
-    Packages that the prefix has already stay, at their versions where that is possible.
+    """Solve for a selection that was made, check, and install into ``prefix`` unless it is a dry run.
 
     :returns: the records of the whole environment: name, version, build, channel, url, sha256, size
-    :raises DependencyError: no combination satisfies the specs; has the solver's reasons
-    :raises StorageError: the prefix cannot be written
+    :raises ChannelToolsError: as :func:`prepare`, and StorageError where the prefix cannot be written
     """
-    channels = [channel.url, *extra_channels]
-    if selection.label is not None:
-        label = channel.label_url(selection.label)
-        if label is None:
-            raise ChannelError(
-                f"has no label {selection.label}",
-                where=channel.path,
-                wanted="one of " + ", ".join(channel.labels()),
-            )
-        channels.insert(0, label)
-    base = [
-        package for package in rattler_process.call("virtual", {}) if not package[0].startswith("__amdgpu")
-    ]
-    payload = {
-        "channels": channels,
-        "specs": [*specs, *(_installed_specs(prefix, specs) if prefix else [])],
-        "virtual": base + [list(package) for package in selection.virtual],
-        "prefix": str(prefix) if prefix else None,
-        "dry_run": dry_run,
-    }
-    try:
-        records: list[Mapping[str, Any]] = rattler_process.call("solve", payload)
-    except rattler_process.RattlerCallError as error:
-        text = str(error).strip()
-        if any(sign in text for sign in ("os error 28", "os error 30", "os error 13", "No space left")):
-            raise StorageError(
-                f"cannot be written: {text}", where=prefix, fix="choose another --prefix"
-            ) from error
-        raise DependencyError(
-            f"no environment with {', '.join(specs)} is possible",
-            where=channel.path,
-            found=text,
-            fix="give a channel that has what is missing with -c, or ask for less",
-        ) from error
-    return records
+    reader = _reader(channel)
+    look = reader.look([selection.label] if selection.label else [])
+    if selection.label is not None and selection.label not in look.labels:
+        raise ChannelError(f"has no label {selection.label}", where=reader.shown)
+    kept = [name for name in read_prefix(prefix).names if name not in _names(specs)]
+    asked = request(reader, [*specs, *kept], selection, extra_channels, priority, host_packages())
+    records = solve(reader, asked, prefix)
+    check(reader, look.names, records, None, None)
+    if prefix is not None and not dry_run:
+        place(prefix, records)
+    return [shown(record) for record in records]
 
 
-def _installed_specs(prefix: Path, specs: Sequence[str]) -> list[str]:
-    """A spec for each package that the prefix has and the user does not name, so that it stays."""
+def _reader(channel: FolderChannel | Reader) -> Reader:
+    return channel if isinstance(channel, Reader) else open_reader(channel.path)
+
+
+def _names(specs: Sequence[str]) -> set[str]:
     from channel_tools.build.nodes import spec_name
 
-    named = {spec_name(spec) for spec in specs}
-    installed = (path.stem.rsplit("-", 2)[0] for path in (prefix / "conda-meta").glob("*.json"))
-    return sorted(name for name in installed if name not in named)
+    return {spec_name(spec.rpartition("::")[2]) for spec in specs}
 
 
-def _names(offer: Offer) -> str:
-    return ", ".join(str(a) for a in offer.archs)
+def _unlocked(
+    specs: Sequence[str], facts: PrefixFacts, arch: str | None, rocm: str | None, update: bool
+) -> list[str]:
+    """Installed packages that the solver must not keep.
+
+    py-rattler counts installed packages among the candidates, also where no channel of the solve has them: an
+    environment that was declared for one release would stay on it when another one is declared.
+    """
+    found = _names(specs) if update else set()
+    if arch and facts.arch and arch != facts.arch:
+        found.add(ARCH_PACKAGE)
+    if rocm and facts.rocm and rocm != facts.rocm:
+        found.add(ROCM_PACKAGE)
+    return sorted(found)
 
 
-def _release_key(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split(".") if part.isdigit())
+def _detected(selection: Selection, offer: Offer) -> str | None:
+    isa = {version for name, version, _ in selection.virtual if name == "__amdgpu_arch"}
+    return next((arch.target for arch in offer.archs if arch.isa in isa), None)

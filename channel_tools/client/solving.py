@@ -1,0 +1,118 @@
+"""Asking the solver, and saying in our words why it could not do as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from channel_tools import rattler_process
+from channel_tools.client.reader import Reader, reading_error
+from channel_tools.client.selection import Selection
+from channel_tools.model.errors import ChannelToolsError, DamagedFileError, DependencyError, StorageError
+from channel_tools.model.redaction import redact
+
+Record = Mapping[str, Any]
+Priority = Literal["strict", "flexible"]
+
+_NO_SPACE = ("os error 28", "os error 30", "os error 13", "No space left")
+
+
+def request(
+    reader: Reader,
+    specs: Sequence[str],
+    selection: Selection,
+    others: Sequence[str] = (),
+    priority: Priority = "strict",
+    base: Sequence[Sequence[str]] = (),
+) -> dict[str, Any]:
+    """What the solver is asked: our channel with its label in front, then the others.
+
+    :param others: channels that come after ours, in order
+    :param base: virtual packages of this host; those of AMD GPUs are left out, as what the selection has is
+        all that a solve may know of them: a detected arch must not overrule a declared one
+    """
+    channels = [reader.url, *others]
+    if selection.label is not None:
+        channels.insert(0, reader.label_url(selection.label))
+    ours = ("__amdgpu", "__rocm_userspace")
+    return {
+        "channels": channels,
+        "specs": list(specs),
+        "virtual": [list(one) for one in base if not one[0].startswith(ours)]
+        + [list(one) for one in selection.virtual],
+        "priority": priority,
+    }
+
+
+def host_packages() -> list[list[str]]:
+    """Virtual packages that py-rattler finds on this host."""
+    found: list[list[str]] = rattler_process.call("virtual", {})
+    return found
+
+
+def solve(
+    reader: Reader, asked: Mapping[str, Any], prefix: Path | None = None, unlocked: Sequence[str] = ()
+) -> list[Record]:
+    """Solve, with what the prefix has left as it is where that is possible. Installs nothing.
+
+    :param unlocked: names of installed packages that may become newer
+    :returns: the records of the whole environment, each with the ``record`` that :func:`place` takes
+    :raises DependencyError: no combination satisfies the specs; has the solver's reasons
+    :raises ChannelError: a channel cannot be read
+    :raises AccessError: a channel wants a credential
+    """
+    payload = {**asked, "prefix": str(prefix) if prefix else None, "dry_run": True, "whole": True}
+    payload["unlocked"] = list(unlocked)
+    try:
+        records: list[Record] = rattler_process.call("solve", payload)
+    except rattler_process.RattlerCallError as error:
+        raise _solve_error(reader, asked, error) from error
+    return records
+
+
+def place(prefix: Path, records: Sequence[Record]) -> None:
+    """Make an environment hold exactly the solved records.
+
+    :raises StorageError: it cannot be written
+    :raises ChannelError: a package cannot be read
+    :raises DamagedFileError: a package is another one than its record says
+    """
+    payload = {"records": [record["record"] for record in records], "prefix": str(prefix)}
+    try:
+        rattler_process.call("place", payload)
+    except rattler_process.RattlerCallError as error:
+        text = str(error).strip()
+        if any(sign in text for sign in _NO_SPACE):
+            raise StorageError(
+                f"cannot be written: {redact(text)}", where=prefix, fix="choose another --prefix"
+            ) from error
+        if "hash mismatch" in text:
+            raise DamagedFileError(
+                "a package is not the file that its record says",
+                where=prefix,
+                found=redact(text),
+                fix="nothing of it was installed; ask the channel's operator to run `rocm-channel audit`",
+            ) from error
+        raise reading_error(str(prefix), text) from error
+
+
+def _solve_error(
+    reader: Reader, asked: Mapping[str, Any], error: rattler_process.RattlerCallError
+) -> ChannelToolsError:
+    text = str(error)
+    if error.kind == "GatewayError":
+        return reading_error(reader.shown, text)
+    if error.kind == "InvalidMatchSpecError":
+        return DependencyError(
+            "is no match spec",
+            where=", ".join(asked["specs"]),
+            found=redact(text.strip()),
+            wanted="for instance 'vllm-rocm =0.26.0'",
+        )
+    return DependencyError(
+        f"no environment with {', '.join(asked['specs'])} is possible",
+        where=reader.shown,
+        found=redact(text.strip()),
+        fix="give a channel that has what is missing with -c, or ask for less",
+    )
