@@ -10,11 +10,13 @@ import typer
 
 from channel_tools.build.builder import Builder, Outcome, available_memory_mib, parallel_builds
 from channel_tools.build.engines import ENGINES, Settings, channels_for, check_engine, invocation
+from channel_tools.build.failures import explained
 from channel_tools.build.plan import MISSING, Plan, make_plan
 from channel_tools.build.toolchain import Toolchain, choose, prepare_host_tools, require_rocm
 from channel_tools.channel.folder import FolderChannel
 from channel_tools.cli import options
 from channel_tools.cli.live import Display
+from channel_tools.model.errors import BuildFailedError, DependencyError
 from channel_tools.model.project import Project
 
 LEVEL_DEVELOP, LEVEL_RELEASE = 3, 9
@@ -85,6 +87,10 @@ def build(
         display.summary(outcomes)
     failed = next((o for o in outcomes if o.error is not None), None)
     if failed is not None and failed.error is not None:
+        if isinstance(failed.error, BuildFailedError | DependencyError):
+            log = project.logs / f"{failed.step.node.stem}.log"
+            if lines := explained(log):
+                failed.error.add_note("\n".join(["", f"explain {log}", *lines]))
         raise failed.error
 
 

@@ -33,7 +33,28 @@ COMMANDS = {
     "plan": "plan.plan",
     "build": "build.build",
     "verify": "verify.verify",
+    "channel": "channel.app",
+    "publish": "publish.publish",
+    "promote": "promote.promote",
+    "yank": "yank.yank",
+    "unyank": "yank.unyank",
+    "prune": "prune.prune",
+    "audit": "audit.audit",
+    "diff": "diff.diff",
+    "attest": "attest.app",
+    "upload": "upload.upload",
     "install": "install.install",
+    "arch": "arch.arch",
+    "configure": "configure.configure",
+    "pin": "pin.pin",
+    "mirror": "mirror.mirror",
+    "env": "env.app",
+    "wheels": "wheels.wheels",
+    "explain": "explain.explain",
+    "doctor": "doctor.doctor",
+    "clean": "clean.clean",
+    "smoke": "smoke.smoke",
+    "watch": "watch.watch",
 }
 
 
@@ -105,7 +126,11 @@ def main() -> None:
         typer.echo("interrupted: what ran was ended, and no half file is left", err=True)
         sys.exit(INTERRUPTED)
     except ChannelToolsError as error:
-        typer.echo(f"error: {error}", err=True)
+        from channel_tools.model.redaction import redact
+
+        # A build's error has what explain found in its log as a note.
+        message = "\n".join([f"error: {error}", *getattr(error, "__notes__", ())])
+        typer.echo(redact(message), err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()

@@ -101,6 +101,7 @@ def test_links_and_data_in_pages(page: Path) -> None:
         if section:
             titles = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
             anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+            anchors |= set(re.findall(r'<a id="([^"]+)">', file.read_text()))
             assert section in anchors, target
     for block in re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         json.loads(block)
