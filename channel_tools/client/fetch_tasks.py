@@ -25,11 +25,11 @@ ATTEMPTS = 5
 """Downloads of one file that may break off one after the other, each after some progress."""
 
 
-class _ChangedError(Exception):
+class ChangedError(Exception):
     """What comes is not the file whose beginning is here."""
 
 
-class _Part:
+class Part:
     """The end of a file that grows as its bytes arrive, and their sha256 with it."""
 
     def __init__(self, path: Path, limit: int | None) -> None:
@@ -40,6 +40,10 @@ class _Part:
         self.tail = self.head = b""
         self._waiting = b""
         self._stream: IO[bytes] | None = None
+
+    @property
+    def arrived(self) -> int:
+        return self.there + len(self._waiting)
 
     def open(self) -> int:
         """Read what an earlier try left; returns where the download is to begin."""
@@ -87,15 +91,27 @@ class _Part:
             self.digest, self.there = hashlib.sha256(), 0
             self._append(arrived)
         else:
-            raise _ChangedError
+            raise ChangedError
 
     def _append(self, piece: bytes) -> None:
         assert self._stream is not None
         self.there += len(piece)
         if self.limit is not None and self.there > self.limit:
-            raise _ChangedError
+            raise ChangedError
         self._stream.write(piece)
         self.digest.update(piece)
+
+
+class _Writer:
+    """One download's way into a part; what comes after it was given up goes nowhere."""
+
+    def __init__(self, part: Part) -> None:
+        self.part: Part | None = part
+
+    def write(self, piece: bytes) -> int:
+        if self.part is None:
+            raise OSError("given up")
+        return self.part.write(piece)
 
 
 def fetch(payload: Json) -> Any:
@@ -118,7 +134,7 @@ async def _fetch(files: list[Json], stall: float) -> list[Json]:
 
 
 async def _one(file: Json, stall: float) -> Json:
-    part = _Part(Path(file["path"]), file["size"])
+    part = Part(Path(file["path"]), file["size"])
     restarted = False
     attempts = 0
     try:
@@ -127,7 +143,7 @@ async def _one(file: Json, stall: float) -> Json:
             try:
                 if part.limit is None or part.there < part.limit or part.there == 0:
                     await _download(file["url"], part, start, stall)
-            except _ChangedError:
+            except ChangedError:
                 wrong = "has another size or content than what was begun"
             except Exception as error:
                 attempts = 0 if part.there > before + OVERLAP else attempts + 1
@@ -153,7 +169,7 @@ def _broke_off(error: Exception, progress: bool) -> bool:
     return isinstance(error, OSError) or progress
 
 
-async def _download(url: str, part: _Part, start: int, stall: float) -> None:
+async def _download(url: str, part: Part, start: int, stall: float) -> None:
     if urlsplit(url).scheme == "file":
         with Path(unquote(urlsplit(url).path)).open("rb") as source:
             source.seek(start)
@@ -164,13 +180,14 @@ async def _download(url: str, part: _Part, start: int, stall: float) -> None:
 
     headers = {"Range": f"bytes={start}-"} if start else None
     client = Client.default_client(headers=headers)
-    task = asyncio.ensure_future(download_to_writer(client, url, part))
+    writer = _Writer(part)
+    task = asyncio.ensure_future(download_to_writer(client, url, writer))
     seen = -1
     while not task.done():
         await asyncio.wait({task}, timeout=stall)
-        arrived = part.there + len(part._waiting)
-        if not task.done() and arrived == seen:
+        if not task.done() and part.arrived == seen:
+            writer.part = None
             task.cancel()
-            raise OSError(f"no byte came for {stall:.0f} seconds")
-        seen = arrived
+            raise OSError(f"no byte came for {stall:g} seconds")
+        seen = part.arrived
     await task

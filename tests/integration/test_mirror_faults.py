@@ -1,0 +1,222 @@
+"""`rocm-channel mirror`: the exact files of locks, where downloads break off and sources are wrong."""
+# ruff: noqa: F811 (fixtures of another module)
+
+from __future__ import annotations
+
+import hashlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channel_tools.channel.folder_store import FolderStore
+from channel_tools.channel.index import read_index
+from channel_tools.client import mirror_fetch
+from channel_tools.client.fetch_tasks import OVERLAP, ChangedError, Part
+from channel_tools.client.lock_files import read_lock_file
+from channel_tools.client.mirror import mirror
+from channel_tools.model.errors import ChannelError, LockError
+from tests.integration.helpers import rocm_channel
+from tests.integration.mirror_world import KEY, all_of, big, run, site, world  # noqa: F401
+from tests.integration.pin_channels import (
+    BIG,
+    Server,
+)
+from tests.integration.s3 import S3Server, s3_server  # noqa: F401
+
+# -- what breaks off goes on
+
+
+def test_a_download_that_breaks_off_goes_on(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path
+) -> None:
+    server, pins = world
+    name = big(site[0])
+    server.cuts[name] = [1_000_000, 900_000, 700_000]
+    run(tmp_path / "m", pins / KEY / "explicit.txt")
+    ranges = [wanted for path, wanted in server.packages() if path.endswith(name)]
+    assert ranges[0] is None and len(ranges) == 4 and None not in ranges[1:]
+    assert server.sent < BIG + 400_000
+    assert (tmp_path / "m/internal/linux-64" / name).read_bytes() == (
+        site[0] / "internal/linux-64" / name
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_second_run_goes_on_where_the_first_ended(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path, ranges: bool
+) -> None:
+    server, pins = world
+    name = big(site[0])
+    server.ranges = ranges
+    server.cuts[name] = [1_500_000, *[0] * 20] if ranges else [1_500_000] * 20
+    with pytest.raises(ChannelError, match="11 are there and indexed") as caught:
+        run(tmp_path / "m", pins / KEY / "explicit.txt")
+    assert name in str(caught.value)
+    (part,) = (tmp_path / "m" / ".parts").rglob("*.part")
+    assert part.stat().st_size == 1_500_000
+    index = read_index(FolderStore(tmp_path / "m" / "internal"), "linux-64")
+    assert name not in index.records and len(index.records) == 3
+    assert not (tmp_path / "m" / "locks").exists()
+    server.cuts.clear()
+    before = server.sent
+    told = run(tmp_path / "m", pins / KEY / "explicit.txt")
+    assert len(told.fetched) == 1
+    assert server.sent - before < (BIG - 1_300_000 if ranges else BIG + 10_000)
+    assert not list((tmp_path / "m").rglob("*.part"))
+
+
+def test_an_interrupted_run_keeps_what_it_has(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path
+) -> None:
+    server, pins = world
+    name = big(site[0])
+    server.slow.add(name)
+    to = tmp_path / "m"
+    words = [
+        sys.executable,
+        "-m",
+        "channel_tools",
+        "mirror",
+        str(pins / KEY / "explicit.txt"),
+        "--to",
+        str(to),
+    ]
+    running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        parts = list(to.rglob(f"{name}.part"))
+        if parts and parts[0].stat().st_size > 1_000_000:
+            break
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=20)
+    assert running.returncode == 130, told
+    assert (to / "conda-forge" / "linux-64" / "repodata.json").is_file()
+    server.slow.clear()
+    asked = len(server.packages())
+    run(to, pins / KEY / "explicit.txt")
+    later = server.packages()[asked:]
+    assert next(wanted for path, wanted in later if path.endswith(name)) is not None
+    assert not any("conda-forge" in path for path, _ in later)
+
+
+def test_a_server_that_falls_silent_is_asked_again(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, pins = world
+    name = big(site[0])
+    server.slow.add(name)
+    monkeypatch.setattr(mirror_fetch, "STALL_S", 0.3)
+    run(tmp_path / "m", pins / KEY / "explicit.txt")
+    ranges = [wanted for path, wanted in server.packages() if path.endswith(name)]
+    assert ranges[0] is None and None not in ranges[1:]
+
+
+def test_a_part_of_another_file_is_thrown_away(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path
+) -> None:
+    server, pins = world
+    name = big(site[0])
+    server.wrong[name] = bytes(BIG)
+    server.cuts[name] = [1_000_000, *[0] * 20]
+    with pytest.raises(ChannelError):
+        run(tmp_path / "m", pins / KEY / "explicit.txt")
+    server.wrong.clear()
+    server.cuts.clear()
+    run(tmp_path / "m", pins / KEY / "explicit.txt")
+    assert not list((tmp_path / "m").rglob("*.part"))
+
+
+# -- what the source gets wrong
+
+
+def test_wrong_content_and_missing_files(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path
+) -> None:
+    server, pins = world
+    server.wrong["zlib-1.3-h0_0.conda"] = (
+        site[0] / "conda-forge/linux-64/numpy-2.0-py312_0.conda"
+    ).read_bytes()
+    server.gone.add("tzdata-2026-0.conda")
+    done = rocm_channel("mirror", pins / KEY / "explicit.txt", "--to", tmp_path / "m")
+    assert done.returncode == 40
+    assert done.stderr.count("error:") == 1
+    for sign in ("2 files could not be mirrored", "zlib-1.3-h0_0.conda: ", "404", "tzdata"):
+        assert sign in done.stderr
+    assert not list((tmp_path / "m").rglob("zlib*"))
+    assert (
+        "numpy-2.0-py312_0.conda" in read_index(FolderStore(tmp_path / "m/conda-forge"), "linux-64").records
+    )
+    server.wrong.clear()
+    server.gone.clear()
+    told = run(tmp_path / "m", pins / KEY / "explicit.txt")
+    assert len(told.fetched) == 2
+
+
+def test_other_content_in_the_mirror_is_never_replaced(world: tuple[Server, Path], tmp_path: Path) -> None:
+    _, pins = world
+    lock = pins / KEY / "explicit.txt"
+    run(tmp_path / "m", lock)
+    sha = next(one.sha256 for one in read_lock_file(lock).packages if one.name == "zlib")
+    lock.write_text(lock.read_text().replace(str(sha), "0" * 64))
+    with pytest.raises(ChannelError, match="other content"):
+        run(tmp_path / "m", lock)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@EXPLICIT\nhttp://h/c/osx-64/a-1-0.conda\n",
+        f"@EXPLICIT\nhttp://h/c/noarch/a-1-0.conda#{'0' * 64}\nhttp://h/c/noarch/a-1-0.conda#{'1' * 64}\n",
+        "name: x\nchannels: [c]\ndependencies: [a=1=0]\n",
+    ],
+)
+def test_locks_that_cannot_be_mirrored(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock").write_text(text)
+    with pytest.raises(LockError):
+        mirror([read_lock_file(tmp_path / "lock")], str(tmp_path / "m"))
+    assert not (tmp_path / "m").exists()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.integers(0, 3 * OVERLAP),
+    begun=st.integers(0, 3 * OVERLAP),
+    heeded=st.booleans(),
+    pieces=st.lists(st.integers(1, OVERLAP), max_size=6),
+    kind=st.sampled_from(["noise", "zeros"]),
+)
+def test_what_was_begun_and_what_comes_make_the_file(
+    tmp_path_factory: pytest.TempPathFactory,
+    size: int,
+    begun: int,
+    heeded: bool,
+    pieces: list[int],
+    kind: str,
+) -> None:
+    """However the answer is cut, and whether or not ``Range`` is heeded: it is the file, or refused."""
+    content = random.Random(size).randbytes(size) if kind == "noise" else bytes(size)
+    path = tmp_path_factory.getbasetemp() / "part"
+    path.write_bytes(content[:begun])
+    part = Part(path, size)
+    start = part.open()
+    answer = content[start:] if heeded and start else content
+    try:
+        for piece in pieces:
+            part.write(answer[:piece])
+            answer = answer[piece:]
+        part.write(answer)
+    except ChangedError:
+        assert kind == "zeros" and not heeded  # a whole answer that looks like the rest: too long, begun anew
+        return
+    finally:
+        part.close()
+    assert path.read_bytes() == content
+    assert part.digest.hexdigest() == hashlib.sha256(content).hexdigest()
