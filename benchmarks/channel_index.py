@@ -26,11 +26,11 @@ import zstandard
 
 from benchmarks.index_step import SUBDIR, take_in
 from benchmarks.measure import Goal, Settings, print_goals, print_table, ratio, settings, workspace
-from channel_tools.channel.change import Addition, Change, SubdirChange
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.records import record_of
-from channel_tools.channel.store import Store
-from channel_tools.channel.transaction import apply
+from channel_tools.channel.index.records import record_of
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.store import Store
+from channel_tools.channel.transaction.apply import apply
+from channel_tools.channel.transaction.change import Addition, Change, SubdirChange
 from tests.integration.conda_index_program import conda_index
 from tests.integration.tiny_packages import tiny_package
 from tests.unit.memory_store import CountingStore

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from channel_tools.channel.change import SubdirChange
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.index import changed, encode, read_index
-from channel_tools.channel.records import record_of
-from channel_tools.channel.store import IMMUTABLE, SHORT, Store
+from channel_tools.channel.index.encoding import changed, encode, read_index
+from channel_tools.channel.index.records import record_of
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.store import IMMUTABLE, SHORT, Store
+from channel_tools.channel.transaction.change import SubdirChange
 
 SUBDIR = "linux-64"
 

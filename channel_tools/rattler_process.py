@@ -216,50 +216,50 @@ def _of_urls(payload: Json) -> Any:
 
 
 def _bases(payload: Json) -> Any:
-    """URLs of channels: see :mod:`channel_tools.client.pin_tasks`."""
-    from channel_tools.client.pin_tasks import bases
+    """URLs of channels: see :mod:`channel_tools.client.pinning.tasks`."""
+    from channel_tools.client.pinning.tasks import bases
 
     return bases(payload)
 
 
 def _of_names(payload: Json) -> Any:
-    """All records of some names: see :mod:`channel_tools.client.pin_tasks`."""
-    from channel_tools.client.pin_tasks import of_names
+    """All records of some names: see :mod:`channel_tools.client.pinning.tasks`."""
+    from channel_tools.client.pinning.tasks import of_names
 
     return of_names(payload)
 
 
 def _pin(payload: Json) -> Any:
-    """Solve with locked records: see :mod:`channel_tools.client.pin_tasks`."""
-    from channel_tools.client.pin_tasks import pin
+    """Solve with locked records: see :mod:`channel_tools.client.pinning.tasks`."""
+    from channel_tools.client.pinning.tasks import pin
 
     return pin(payload)
 
 
 def _write_lock(payload: Json) -> Any:
-    """Write a rattler lock file: see :mod:`channel_tools.client.pin_tasks`."""
-    from channel_tools.client.pin_tasks import write_lock
+    """Write a rattler lock file: see :mod:`channel_tools.client.pinning.tasks`."""
+    from channel_tools.client.pinning.tasks import write_lock
 
     return write_lock(payload)
 
 
 def _read_lock(payload: Json) -> Any:
-    """Read a rattler lock file: see :mod:`channel_tools.client.pin_tasks`."""
-    from channel_tools.client.pin_tasks import read_lock
+    """Read a rattler lock file: see :mod:`channel_tools.client.pinning.tasks`."""
+    from channel_tools.client.pinning.tasks import read_lock
 
     return read_lock(payload)
 
 
 def _fetch(payload: Json) -> Any:
-    """Download package files: see :mod:`channel_tools.client.fetch_tasks`."""
-    from channel_tools.client.fetch_tasks import fetch
+    """Download package files: see :mod:`channel_tools.client.mirroring.fetch_tasks`."""
+    from channel_tools.client.mirroring.fetch_tasks import fetch
 
     return fetch(payload)
 
 
 def _attest(payload: Json) -> Any:
-    """Check attestations: see :mod:`channel_tools.channel.attestation_process`."""
-    from channel_tools.channel.attestation_process import verify_all
+    """Check attestations: see :mod:`channel_tools.channel.attestations.process`."""
+    from channel_tools.channel.attestations.process import verify_all
 
     return verify_all(payload)
 

@@ -17,9 +17,9 @@ from channel_tools.model.errors import ChannelError
 from channel_tools.model.package import package_stem
 
 if TYPE_CHECKING:
-    from channel_tools.channel.change import Change
-    from channel_tools.channel.folder_store import FolderStore
-    from channel_tools.channel.placing import Candidate
+    from channel_tools.channel.publishing.placing import Candidate
+    from channel_tools.channel.stores.folder_store import FolderStore
+    from channel_tools.channel.transaction.change import Change
 
 LEASE_S = 15.0
 """How long a build that was killed keeps the next one waiting."""
@@ -39,7 +39,7 @@ class FolderChannel:
 
     @property
     def store(self) -> FolderStore:
-        from channel_tools.channel.folder_store import FolderStore
+        from channel_tools.channel.stores.folder_store import FolderStore
 
         return FolderStore(self.path)
 
@@ -95,7 +95,7 @@ class FolderChannel:
 
         :raises StorageError: the folder cannot be written
         """
-        from channel_tools.channel.placing import empty_channel
+        from channel_tools.channel.publishing.placing import empty_channel
         from channel_tools.channel.settings import Settings, read_settings
 
         if (self.path / "linux-64" / "repodata.json").is_file():
@@ -115,7 +115,7 @@ class FolderChannel:
         :raises ChannelError: same name and other content, or a toolchain that this channel does not take
         :raises StorageError: the channel cannot be written
         """
-        from channel_tools.channel import placing
+        from channel_tools.channel.publishing import placing
 
         new: Sequence[Candidate] = [placing.candidate(path) for path in packages]
         subdirs: set[str] = set()
@@ -125,7 +125,7 @@ class FolderChannel:
         return sorted({(self.path / key).parent for key in subdirs})
 
     def _apply(self, plan: Callable[[Any], Change], say: Say = lambda line: None) -> tuple[str, ...]:
-        from channel_tools.channel.transaction import apply
+        from channel_tools.channel.transaction.apply import apply
         from channel_tools.channel.who import publisher
 
         return apply(self.store, who=publisher(), plan=plan, say=say, ttl=LEASE_S).subdirs

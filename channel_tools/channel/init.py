@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from channel_tools.channel.change import Change, Replacement
+from channel_tools.channel.care.upkeep import read_state
 from channel_tools.channel.layout import SETTINGS_KEY
-from channel_tools.channel.placing import empty_channel
+from channel_tools.channel.publishing.placing import empty_channel
 from channel_tools.channel.settings import Settings, read_settings
-from channel_tools.channel.store import NO_CACHE, Store
-from channel_tools.channel.transaction import apply
-from channel_tools.channel.upkeep import read_state
+from channel_tools.channel.stores.store import NO_CACHE, Store
+from channel_tools.channel.transaction.apply import apply
+from channel_tools.channel.transaction.change import Change, Replacement
 from channel_tools.model.errors import ChannelError
 
 
@@ -61,7 +61,7 @@ def init_channel(
 
 
 def _laid_over(view: Store, change: Change) -> Store:
-    from channel_tools.channel.view import View
+    from channel_tools.channel.transaction.view import View
 
     return View(view, {key: new.content for key, new in change.replacements.items()})
 

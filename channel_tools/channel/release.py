@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from channel_tools.channel.layout import RELEASES
-from channel_tools.channel.store import Store
+from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from channel_tools.channel.layout import SETTINGS_KEY
-from channel_tools.channel.store import Store
+from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
 
 

@@ -43,9 +43,9 @@ def verify(
 
     Exit code 0: each file was signed by such an identity for this channel; 43: one was not.
     """
-    from channel_tools.channel.attestation_check import check_all, question_of_file
-    from channel_tools.channel.attestation_outcome import demand
-    from channel_tools.channel.attestation_policy import Policy
+    from channel_tools.channel.attestations.check import check_all, question_of_file
+    from channel_tools.channel.attestations.outcome import demand
+    from channel_tools.channel.attestations.policy import Policy
     from channel_tools.channel.settings import Publisher
 
     if len(identity) != len(issuer):
@@ -79,9 +79,9 @@ def create(
 
     `publish` and `promote` do that themselves; this is for files that go to a server by other ways.
     """
-    from channel_tools.channel.attestation import sign, statement
-    from channel_tools.channel.sidecar import add_to_file
-    from channel_tools.channel.signer import Signer
+    from channel_tools.channel.attestations.making import sign, statement
+    from channel_tools.channel.attestations.sidecar import add_to_file
+    from channel_tools.channel.attestations.signer import Signer
     from channel_tools.model.package import sha256
 
     if dry_run:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from channel_tools.channel.publish import Attest
-    from channel_tools.channel.store import Store
+    from channel_tools.channel.publishing.publish import Attest
+    from channel_tools.channel.stores.store import Store
 
 
 def attester(store: Store, wanted: bool | None) -> Attest | None:
@@ -21,8 +21,8 @@ def attester(store: Store, wanted: bool | None) -> Attest | None:
     settings = read_settings(store) or Settings()
     if wanted is False or (wanted is None and settings.attestations != "require"):
         return None
-    from channel_tools.channel.attestation import Attester
-    from channel_tools.channel.signer import Signer
+    from channel_tools.channel.attestations.making import Attester
+    from channel_tools.channel.attestations.signer import Signer
 
     if settings.url is None:
         raise AttestationError(

@@ -28,8 +28,8 @@ def audit(
 
     Nothing is written. Exit code 0: all agree; 45: something differs, and everything that does is listed.
     """
-    from channel_tools.channel.audit import audit as look
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.care.audit import audit as look
+    from channel_tools.channel.stores.opening import open_store
     from channel_tools.cli.progress import ByteBars
     from channel_tools.model.errors import AuditError
 

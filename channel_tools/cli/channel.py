@@ -40,7 +40,7 @@ def init(
 ) -> None:
     """Make an empty channel. What is named with --change is changed, everything else stays."""
     from channel_tools.channel.init import init_channel
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
 
     given = {
@@ -76,8 +76,8 @@ def repair(
     json_: options.Json = False,
 ) -> None:
     """Complete or undo what a publisher left half done, and write anew the indexes that cannot be read."""
-    from channel_tools.channel.reindex import repair_all
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.stores.opening import open_store
+    from channel_tools.channel.transaction.reindex import repair_all
     from channel_tools.channel.who import publisher
 
     store = open_store(address)

@@ -10,7 +10,7 @@ import typer
 from channel_tools.cli import options
 
 if TYPE_CHECKING:
-    from channel_tools.client.configure import Plan
+    from channel_tools.client.configuring.configure import Plan
 
 
 def configure(
@@ -36,8 +36,8 @@ def configure(
     json_: options.Json = False,
 ) -> None:
     """Write the channel into a client's configuration, in the right order and with strict priority."""
-    from channel_tools.client import config_backup
-    from channel_tools.client.configure import DEFAULT_FILES, plan, wanted_of
+    from channel_tools.client.configuring import backup as config_backup
+    from channel_tools.client.configuring.configure import DEFAULT_FILES, plan, wanted_of
     from channel_tools.client.reader import open_reader
 
     if undo:

@@ -22,8 +22,8 @@ def diff(
 
     The exit code is 0 whatever is found.
     """
-    from channel_tools.channel.compare import compare
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.care.compare import compare
+    from channel_tools.channel.stores.opening import open_store
 
     a, b = open_store(channel_a), open_store(channel_b)
     found = compare(a, b, arch)

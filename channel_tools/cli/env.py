@@ -10,7 +10,7 @@ import typer
 from channel_tools.cli import options
 
 if TYPE_CHECKING:
-    from channel_tools.client.env_check import EnvironmentCheck
+    from channel_tools.client.env_check.check import EnvironmentCheck
 
 app = typer.Typer(help="Look after an installed environment.", no_args_is_help=True)
 
@@ -40,7 +40,7 @@ def check(
     Exit code 0: nothing is wrong; 53: something is, or the folder is no environment.
     """
     from channel_tools.cli.progress import ByteBars
-    from channel_tools.client.env_check import check_environment
+    from channel_tools.client.env_check.check import check_environment
     from channel_tools.client.host import detect_host
     from channel_tools.model import arch as registry
     from channel_tools.model.errors import EnvironmentCheckError

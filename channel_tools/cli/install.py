@@ -117,7 +117,7 @@ def _locked(file: Path, channel: str | None, arch: str | None) -> Prepared:
 
 def _public(channels: list[str] | None) -> list[str]:
     """A word about names that nothing on this host maps."""
-    from channel_tools.client.channel_names import PUBLIC, is_name
+    from channel_tools.client.configuring.channel_names import PUBLIC, is_name
     from channel_tools.client.reader import open_dependency
 
     return [

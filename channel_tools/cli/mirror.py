@@ -10,7 +10,7 @@ import typer
 from channel_tools.cli import options
 
 if TYPE_CHECKING:
-    from channel_tools.client.mirror import Mirrored
+    from channel_tools.client.mirroring.mirror import Mirrored
 
 
 def mirror(
@@ -33,8 +33,8 @@ def mirror(
     """
     from channel_tools.cli.progress import ByteBars
     from channel_tools.client.addresses import credentials
-    from channel_tools.client.lock_files import read_lock_file
-    from channel_tools.client.mirror import mirror as run
+    from channel_tools.client.locks.lock_files import read_lock_file
+    from channel_tools.client.mirroring.mirror import mirror as run
 
     if url is not None and ("://" not in url or credentials(url)):
         raise typer.BadParameter("is an address without credentials", param_hint="--url")

@@ -12,9 +12,9 @@ from channel_tools.cli import options
 SHOWN = ("name", "version", "build", "url", "sha256", "size")
 
 if TYPE_CHECKING:
-    from channel_tools.client.lock_files import Lock
-    from channel_tools.client.pin import Pins
-    from channel_tools.client.pin_check import Checked
+    from channel_tools.client.locks.lock_files import Lock
+    from channel_tools.client.pinning.check import Checked
+    from channel_tools.client.pinning.pin import Pins
 
 
 def pin(
@@ -75,12 +75,12 @@ def _pin(
     dry_run: bool,
     json_: bool,
 ) -> None:
-    from channel_tools.client.environment_yml import read_environment
     from channel_tools.client.host import detect_host
-    from channel_tools.client.lock_files import read_lock_file
-    from channel_tools.client.pin import Locked, default_folder
-    from channel_tools.client.pin import pin as make
-    from channel_tools.client.pin_files import LOCK, content_of, write_all
+    from channel_tools.client.locks.environment_yml import read_environment
+    from channel_tools.client.locks.lock_files import read_lock_file
+    from channel_tools.client.pinning.files import LOCK, content_of, write_all
+    from channel_tools.client.pinning.pin import Locked, default_folder
+    from channel_tools.client.pinning.pin import pin as make
     from channel_tools.model.errors import LockError
 
     folder = output or default_folder(file)
@@ -108,7 +108,7 @@ def _pin(
 def _print(
     made: Pins, before: Lock | None, folder: Path, files: list[str], dry_run: bool, json_: bool
 ) -> None:
-    from channel_tools.client.pin_differences import differences, moved, same_everywhere, table
+    from channel_tools.client.pinning.differences import differences, moved, same_everywhere, table
 
     known = {one.arch: one.packages for one in before.environments} if before else {}
     changes = {
@@ -173,8 +173,8 @@ def _print(
 
 def _check(files: list[Path], json_: bool) -> None:
     from channel_tools.client.host import detect_host
-    from channel_tools.client.lock_files import read_lock_file
-    from channel_tools.client.pin_check import check_locks
+    from channel_tools.client.locks.lock_files import read_lock_file
+    from channel_tools.client.pinning.check import check_locks
     from channel_tools.model.errors import LockError
 
     found = check_locks([read_lock_file(path) for path in files], detect_host())

@@ -10,8 +10,8 @@ from channel_tools.cli import options
 from channel_tools.cli.care import tell
 
 if TYPE_CHECKING:
-    from channel_tools.channel.promote import Attest
-    from channel_tools.channel.store import Store
+    from channel_tools.channel.publishing.promote import Attest
+    from channel_tools.channel.stores.store import Store
 
 
 def promote(
@@ -35,10 +35,10 @@ def promote(
     json_: options.Json = False,
 ) -> None:
     """Copy a release, index it, and read the target back as a consumer; nothing is built or changed."""
-    from channel_tools.channel.promote import Promotion, rehearse
-    from channel_tools.channel.promote import promote as apply_promotion
-    from channel_tools.channel.readback import read_back
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.publishing.promote import Promotion, rehearse
+    from channel_tools.channel.publishing.promote import promote as apply_promotion
+    from channel_tools.channel.publishing.readback import read_back
+    from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
     from channel_tools.model.project import Project
 
@@ -94,8 +94,8 @@ def _attest(store: Store, wanted: bool | None) -> Attest | None:
             where=store.address,
             fix="give it one: `rocm-channel channel init --change --url https://...`",
         )
-    from channel_tools.channel.attestation import Attester
-    from channel_tools.channel.signer import Signer
+    from channel_tools.channel.attestations.making import Attester
+    from channel_tools.channel.attestations.signer import Signer
 
     attester = Attester(Signer(), settings.url, settings.publishers)
 

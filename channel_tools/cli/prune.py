@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from channel_tools.channel.prune import DAYS
+from channel_tools.channel.care.prune import DAYS
 from channel_tools.cli import options
 from channel_tools.cli.care import Address, tell
 
@@ -33,9 +33,9 @@ def prune(
 
     What a release manifest or a given lock file names is never deleted. Nothing is deleted without --yes.
     """
-    from channel_tools.channel.prune import plan_prune
-    from channel_tools.channel.prune import prune as apply_prune
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.care.prune import plan_prune
+    from channel_tools.channel.care.prune import prune as apply_prune
+    from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
 
     if yes and dry_run:

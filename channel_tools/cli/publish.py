@@ -11,7 +11,7 @@ from channel_tools.cli import options
 from channel_tools.cli.attesting import attester
 
 if TYPE_CHECKING:
-    from channel_tools.channel.publish import Published
+    from channel_tools.channel.publishing.publish import Published
 
 
 def publish(
@@ -34,8 +34,8 @@ def publish(
     json_: options.Json = False,
 ) -> None:
     """Verify and publish a release; it counts as published once the channel was read back as a consumer."""
-    from channel_tools.channel.publish import Publisher
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.publishing.publish import Publisher
+    from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
     from channel_tools.model.project import Project
 

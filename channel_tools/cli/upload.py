@@ -11,7 +11,7 @@ from channel_tools.channel.layout import label_of
 from channel_tools.cli import options
 
 if TYPE_CHECKING:
-    from channel_tools.channel.upload_targets import Upload
+    from channel_tools.channel.servers.upload_targets import Upload
 
 
 def upload(
@@ -32,10 +32,10 @@ def upload(
     json_: options.Json = False,
 ) -> None:
     """Send releases to a package server; nothing there is overwritten."""
+    from channel_tools.channel.servers.upload_release import upload_releases
+    from channel_tools.channel.servers.upload_targets import install_commands, parse_target
     from channel_tools.channel.settings import Settings, read_settings
-    from channel_tools.channel.stores import open_store
-    from channel_tools.channel.upload_release import upload_releases
-    from channel_tools.channel.upload_targets import install_commands, parse_target
+    from channel_tools.channel.stores.opening import open_store
 
     target, store = parse_target(to), open_store(channel)
     sent = upload_releases(

@@ -11,7 +11,7 @@ from channel_tools.cli import options
 from channel_tools.cli.care import tell
 
 if TYPE_CHECKING:
-    from channel_tools.channel.wheel_check import Candidate
+    from channel_tools.channel.wheels.check import Candidate
 
 
 def wheels(
@@ -44,8 +44,8 @@ def wheels(
 
     Each gets both into its version, as 0.1.0+rocm72.gfx942. Files never change; adding again does nothing.
     """
-    from channel_tools.channel.stores import open_store
-    from channel_tools.channel.wheel_index import WheelIndex
+    from channel_tools.channel.stores.opening import open_store
+    from channel_tools.channel.wheels.index import WheelIndex
     from channel_tools.channel.who import publisher
 
     if sum(bool(one) for one in (paths, yank, unyank)) != 1:
@@ -81,7 +81,7 @@ def wheels(
 
 def _checked(paths: list[Path], arch: str | None, rocm: str | None, policy: Path | None) -> list[Candidate]:
     """Every wheel, verified; all reasons against them are told before the last one ends the command."""
-    from channel_tools.channel.wheel_check import check_wheel
+    from channel_tools.channel.wheels.check import check_wheel
     from channel_tools.model.errors import ChannelToolsError
 
     files = [file for path in paths for file in (sorted(path.rglob("*.whl")) if path.is_dir() else [path])]

@@ -11,7 +11,7 @@ from channel_tools.cli import options
 from channel_tools.cli.care import Address, tell
 
 if TYPE_CHECKING:
-    from channel_tools.channel.yank import Plan
+    from channel_tools.channel.care.yank import Plan
 
 Spec = Annotated[str, typer.Argument(help="File name, key, or match spec such as 'vllm-rocm ==0.26.0'.")]
 Every = Annotated[
@@ -33,10 +33,10 @@ def yank(
     json_: options.Json = False,
 ) -> None:
     """Take builds out of the index. Their files stay, so that locks that name them still install."""
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.care.yank import plan_yank
+    from channel_tools.channel.care.yank import yank as apply_yank
+    from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
-    from channel_tools.channel.yank import plan_yank
-    from channel_tools.channel.yank import yank as apply_yank
 
     store, who = open_store(channel), publisher()
     if dry_run:
@@ -50,10 +50,10 @@ def unyank(
     channel: Address, spec: Spec, every: Every = False, dry_run: DryRun = False, json_: options.Json = False
 ) -> None:
     """Bring yanked builds back into the index."""
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.care.yank import plan_unyank
+    from channel_tools.channel.care.yank import unyank as apply_unyank
+    from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
-    from channel_tools.channel.yank import plan_unyank
-    from channel_tools.channel.yank import unyank as apply_unyank
 
     store = open_store(channel)
     if dry_run:

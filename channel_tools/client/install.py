@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from channel_tools.channel.attestation_outcome import Outcome, demand
-from channel_tools.channel.attestation_policy import Mode, Policy
+from channel_tools.channel.attestations.outcome import Outcome, demand
+from channel_tools.channel.attestations.policy import Mode, Policy
 from channel_tools.channel.folder import FolderChannel
 from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
 from channel_tools.channel.settings import Publisher
@@ -108,7 +108,7 @@ def attested(
         bucket has none, so that its settings say it
     :raises AttestationError: under ``require``, a package that is not attested as it should be
     """
-    from channel_tools.channel.attestation_check import check_solved
+    from channel_tools.channel.attestations.check import check_solved
 
     settings = prepared.look.settings
     policy = Policy.of(settings, trusted_root, mode, publishers)

@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from channel_tools import rattler_process
+from channel_tools.channel.care.yanked import yanked_notes
 from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
-from channel_tools.channel.yanked import yanked_notes
 from channel_tools.client.host import Host
 from channel_tools.client.install import Prepared
-from channel_tools.client.lock_files import read_lock
+from channel_tools.client.locks.lock_files import read_lock
 from channel_tools.client.reader import Look, Reader, open_reader, reading_error
 from channel_tools.client.solved_checks import arch_of, check
 from channel_tools.client.solving import Record
@@ -144,9 +144,9 @@ def _host_notes(records: Sequence[Record], host: Host, declared: str | None) -> 
 
 
 def _nothing() -> Look:
-    from channel_tools.channel.memory_store import MemoryStore
+    from channel_tools.channel.care.yanked import Yanked
     from channel_tools.channel.settings import Settings
-    from channel_tools.channel.yanked import Yanked
+    from channel_tools.channel.stores.memory_store import MemoryStore
     from channel_tools.client.reader import Offer
 
     return Look(frozenset(), frozenset(), Offer((), ()), Settings(), Yanked(), MemoryStore({}))

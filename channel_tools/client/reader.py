@@ -14,12 +14,12 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from channel_tools import rattler_process
+from channel_tools.channel.care.yanked import Yanked, read_yanked
 from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE, SETTINGS_KEY, YANKED_KEY, label_prefix
-from channel_tools.channel.memory_store import MemoryStore
 from channel_tools.channel.settings import Settings, read_settings
-from channel_tools.channel.store import Store
-from channel_tools.channel.yanked import Yanked, read_yanked
-from channel_tools.client.channel_names import is_name, read_names
+from channel_tools.channel.stores.memory_store import MemoryStore
+from channel_tools.channel.stores.store import Store
+from channel_tools.client.configuring.channel_names import is_name, read_names
 from channel_tools.model.arch import Arch
 from channel_tools.model.errors import AccessError, ChannelError
 from channel_tools.model.redaction import redact
@@ -140,8 +140,8 @@ def open_reader(address: str | Path) -> Reader:
             )
     if text.startswith(("http://", "https://")):
         return Reader(text.rstrip("/"), None)
-    from channel_tools.channel.folder_store import FolderStore
-    from channel_tools.channel.stores import open_store
+    from channel_tools.channel.stores.folder_store import FolderStore
+    from channel_tools.channel.stores.opening import open_store
 
     if text.startswith("file:") and not text.startswith("file://"):
         text = text.removeprefix("file:")

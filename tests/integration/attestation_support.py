@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.channel.attestation import statement
-from channel_tools.channel.attestation_check import Question
-from channel_tools.channel.attestation_policy import Policy
+from channel_tools.channel.attestations.check import Question
+from channel_tools.channel.attestations.making import statement
+from channel_tools.channel.attestations.policy import Policy
+from channel_tools.channel.attestations.sidecar import appended
 from channel_tools.channel.settings import Publisher
-from channel_tools.channel.sidecar import appended
 from tests.integration.private_sigstore import IDENTITY, ISSUER, PrivateSigstore
 from tests.integration.private_sigstore_server import Server, serving
 
@@ -41,7 +41,7 @@ def question(*bundles: bytes, sidecar: bytes | None = None, channel: str = CHANN
 def private_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """An instance that answers, and an environment without tokens or trust of its own."""
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr("channel_tools.channel.signer.PAUSE", 0.0)
+    monkeypatch.setattr("channel_tools.channel.attestations.signer.PAUSE", 0.0)
     for name in ("SIGSTORE_ID_TOKEN", "ROCM_CHANNEL_TRUST_CONFIG", "ROCM_CHANNEL_TRUSTED_ROOT"):
         monkeypatch.delenv(name, raising=False)
     with serving(PrivateSigstore()) as running:

@@ -22,14 +22,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
 
-from channel_tools.channel import folder_store
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.index import read_all
+from channel_tools.channel.index.encoding import read_all
+from channel_tools.channel.index.shards import read_shards_index, shard_key
 from channel_tools.channel.layout import LEASE_KEY, is_package
-from channel_tools.channel.lease import holder
-from channel_tools.channel.publish import Published, Publisher
-from channel_tools.channel.shards import read_shards_index, shard_key
-from channel_tools.channel.store import IMMUTABLE, Stat, Store
+from channel_tools.channel.publishing.publish import Published, Publisher
+from channel_tools.channel.stores import folder_store
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.lease import holder
+from channel_tools.channel.stores.store import IMMUTABLE, Stat, Store
 from channel_tools.model import files
 from channel_tools.model.errors import StorageError
 from channel_tools.model.matrix import Matrix, read_matrix

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from channel_tools.channel.folder_store import FolderStore
 from channel_tools.channel.init import init_channel
-from channel_tools.channel.reindex import repair_all
-from channel_tools.channel.s3_store import S3Store
-from channel_tools.channel.store import Store
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.s3_store import S3Store
+from channel_tools.channel.stores.store import Store
+from channel_tools.channel.transaction.reindex import repair_all
 from tests.integration.faults import (
     Faults,
     MakeStore,

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from channel_tools.channel.index import read_all
+from channel_tools.channel.index.encoding import read_all
 from channel_tools.channel.release import read_releases
-from channel_tools.channel.store import Store
+from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelToolsError
 from tests.integration.faults import MakeStore, publisher, whole_state
 from tests.integration.tiny_packages import release

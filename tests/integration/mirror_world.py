@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.client.lock_files import read_lock_file
-from channel_tools.client.mirror import Mirrored, mirror
+from channel_tools.client.locks.lock_files import read_lock_file
+from channel_tools.client.mirroring.mirror import Mirrored, mirror
 from tests.integration.pin_channels import Server, forge, internal, pin, served_environment, serving
 
 KEY = "gfx942-rocm7.2"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from channel_tools.channel.index import SubdirIndex
+from channel_tools.channel.index.encoding import SubdirIndex
 from channel_tools.channel.release import Release, ReleaseFile
 from channel_tools.channel.settings import Settings
 
@@ -31,7 +31,7 @@ class Entries:
 
 @dataclass
 class PageChannel:
-    """Everything that :func:`channel_tools.channel.page.render_page` takes."""
+    """Everything that :func:`channel_tools.channel.page.page.render_page` takes."""
 
     settings: Settings
     records: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class PageChannel:
         }
 
     def page(self) -> bytes:
-        from channel_tools.channel.page import render_page
+        from channel_tools.channel.page.page import render_page
 
         return render_page(self.settings, self.indexes(), self.yanked, self.releases, NOW)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.placing import candidate, empty_channel, with_packages
+from channel_tools.channel.publishing.placing import candidate, empty_channel, with_packages
 from channel_tools.channel.settings import Settings
-from channel_tools.channel.transaction import apply
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.transaction.apply import apply
 from tests.integration.helpers import answer, rocm_channel
 from tests.integration.tiny_packages import ISA, gpu_package, release, tiny_package
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from channel_tools.channel.s3_objects import make_client
-from channel_tools.channel.s3_store import S3Store
+from channel_tools.channel.stores.s3_objects import make_client
+from channel_tools.channel.stores.s3_store import S3Store
 
 SERVER = """
 import logging, sys

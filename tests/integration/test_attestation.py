@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from channel_tools.channel.attestation import statement
-from channel_tools.channel.attestation_check import (
+from channel_tools.channel.attestations.check import (
     Question,
     check_all,
 )
-from channel_tools.channel.attestation_outcome import Outcome, Verdict, demand
-from channel_tools.channel.attestation_policy import Policy
-from channel_tools.channel.settings import Publisher, Settings
-from channel_tools.channel.sidecar import (
+from channel_tools.channel.attestations.making import statement
+from channel_tools.channel.attestations.outcome import Outcome, Verdict, demand
+from channel_tools.channel.attestations.policy import Policy
+from channel_tools.channel.attestations.sidecar import (
     appended,
 )
+from channel_tools.channel.settings import Publisher, Settings
 from channel_tools.model.errors import AttestationError
 from tests.integration.attestation_support import (
     CHANNEL,

@@ -14,20 +14,15 @@ from typing import Any
 import pytest
 
 from channel_tools import rattler_process
-from channel_tools.channel.attestation import Attester, Signer, statement
-from channel_tools.channel.attestation_check import (
+from channel_tools.channel.attestations.check import (
     check,
     check_solved,
     check_store,
 )
-from channel_tools.channel.attestation_outcome import Verdict, demand
-from channel_tools.channel.attestation_policy import Policy
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.layout import SETTINGS_KEY
-from channel_tools.channel.promote import Promotion, promote
-from channel_tools.channel.publish import Publisher as ReleasePublisher
-from channel_tools.channel.settings import Settings
-from channel_tools.channel.sidecar import (
+from channel_tools.channel.attestations.making import Attester, Signer, statement
+from channel_tools.channel.attestations.outcome import Verdict, demand
+from channel_tools.channel.attestations.policy import Policy
+from channel_tools.channel.attestations.sidecar import (
     alias_key,
     appended,
     sidecar_key,
@@ -35,6 +30,11 @@ from channel_tools.channel.sidecar import (
     split,
     target_channel,
 )
+from channel_tools.channel.layout import SETTINGS_KEY
+from channel_tools.channel.publishing.promote import Promotion, promote
+from channel_tools.channel.publishing.publish import Publisher as ReleasePublisher
+from channel_tools.channel.settings import Settings
+from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.model.errors import AttestationError
 from channel_tools.model.matrix import read_matrix
 from tests.integration.attestation_support import (

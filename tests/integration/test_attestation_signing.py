@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from channel_tools.channel.attestation import Signer, sign
-from channel_tools.channel.attestation_check import (
+from channel_tools.channel.attestations.check import (
     Question,
     check_all,
 )
-from channel_tools.channel.attestation_outcome import Verdict
-from channel_tools.channel.attestation_policy import Policy
-from channel_tools.channel.sidecar import (
+from channel_tools.channel.attestations.making import Signer, sign
+from channel_tools.channel.attestations.outcome import Verdict
+from channel_tools.channel.attestations.policy import Policy
+from channel_tools.channel.attestations.sidecar import (
     appended,
 )
 from channel_tools.cli.attest import app

@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 
 from channel_tools import rattler_process
-from channel_tools.channel.audit import audit
-from channel_tools.channel.compare import compare
-from channel_tools.channel.folder_store import FolderStore
+from channel_tools.channel.attestations.sidecar import read_sidecar
+from channel_tools.channel.care.audit import audit
+from channel_tools.channel.care.compare import compare
+from channel_tools.channel.care.prune import plan_prune, prune
+from channel_tools.channel.care.upkeep import read_state
+from channel_tools.channel.care.yank import Yanked, plan_yank, read_yanked, unyank, yank, yanked_notes
 from channel_tools.channel.init import init_channel
 from channel_tools.channel.layout import LEASE_KEY, is_package
-from channel_tools.channel.promote import Promotion, promote, rehearse
-from channel_tools.channel.prune import plan_prune, prune
-from channel_tools.channel.publish import Publisher
-from channel_tools.channel.readback import read_back
+from channel_tools.channel.publishing.promote import Promotion, promote, rehearse
+from channel_tools.channel.publishing.publish import Publisher
+from channel_tools.channel.publishing.readback import read_back
 from channel_tools.channel.release import Release, read_releases
-from channel_tools.channel.sidecar import read_sidecar
-from channel_tools.channel.store import Store
-from channel_tools.channel.upkeep import read_state
-from channel_tools.channel.yank import Yanked, plan_yank, read_yanked, unyank, yank, yanked_notes
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import AttestationError, ChannelError, DamagedFileError, ReleaseRefusedError
 from channel_tools.model.matrix import read_matrix
 from tests.integration.helpers import ROOT, answer, rocm_channel
@@ -489,8 +489,8 @@ def _first(folder: Path, pattern: str) -> Path:
 
 
 def _declared_in_main(folder: Path) -> None:
-    from channel_tools.channel.change import Addition, Change, SubdirChange
-    from channel_tools.channel.transaction import apply
+    from channel_tools.channel.transaction.apply import apply
+    from channel_tools.channel.transaction.change import Addition, Change, SubdirChange
 
     file = _first(folder, "label/gfx942/linux-64/amdgpu*.conda")
     record = json.loads((file.parent / "repodata.json").read_text())["packages.conda"][file.name]
@@ -500,8 +500,8 @@ def _declared_in_main(folder: Path) -> None:
 
 
 def _package_in_label(folder: Path) -> None:
-    from channel_tools.channel.change import Addition, Change, SubdirChange
-    from channel_tools.channel.transaction import apply
+    from channel_tools.channel.transaction.apply import apply
+    from channel_tools.channel.transaction.change import Addition, Change, SubdirChange
 
     file = _first(folder, "linux-64/hip-demo*.conda")
     record = json.loads((file.parent / "repodata.json").read_text())["packages.conda"][file.name]

@@ -278,7 +278,7 @@ def test_page_of_a_large_channel_opens_fast(
 
 def test_colours_have_contrast() -> None:
     """WCAG AA for text, 4.5:1, in both schemes."""
-    css = (ROOT / "channel_tools" / "channel" / "page_parts" / "page.css").read_text()
+    css = (ROOT / "channel_tools" / "channel" / "page" / "parts" / "page.css").read_text()
     schemes = [
         dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", block))
         for block in re.findall(r":root \{(.*?)\}", css, re.DOTALL)

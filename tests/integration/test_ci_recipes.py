@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from channel_tools.channel.stores import open_store
+from channel_tools.channel.stores.opening import open_store
 from tests.integration.helpers import rocm_channel
 from tests.integration.s3 import S3Server, s3_server  # noqa: F401
 from tests.integration.tiny_packages import release

@@ -12,10 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channel_tools import rattler_process
-from channel_tools.client import config_backup
-from channel_tools.client.channel_names import ChannelNames, configuration_files, is_name, read_names
 from channel_tools.client.channel_order import merge_order
-from channel_tools.client.configure import Plan, plan, wanted_of
+from channel_tools.client.configuring import backup as config_backup
+from channel_tools.client.configuring.channel_names import (
+    ChannelNames,
+    configuration_files,
+    is_name,
+    read_names,
+)
+from channel_tools.client.configuring.configure import Plan, plan, wanted_of
 from channel_tools.client.reader import open_dependency, open_reader
 from channel_tools.model.errors import ArchRefusedError, ChannelError, ChannelToolsError
 from tests.integration.helpers import answer, rocm_channel

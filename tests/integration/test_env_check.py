@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from channel_tools import rattler_process
-from channel_tools.client.env_check import EnvironmentCheck, check_environment
-from channel_tools.client.env_check_findings import KINDS, Finding
+from channel_tools.client.env_check.check import EnvironmentCheck, check_environment
+from channel_tools.client.env_check.findings import KINDS, Finding
 from channel_tools.client.host import Host
 from channel_tools.model.arch import Arch
 from channel_tools.model.errors import EnvironmentCheckError

@@ -496,7 +496,8 @@ OLD_CLANG = """\
 case $* in
 --version) echo 'Debian clang version {version}' ;;
 -print-targets) echo '    amdgcn      - AMD GCN GPUs' ;;
-*-print-supported-cpus*) printf '%s\\n' 'Available CPUs for this target:' '' $'\\tgfx908' $'\\tgfx90a' $'\\tgfx940' ;;
+*-print-supported-cpus*)
+  printf '%s\\n' 'Available CPUs for this target:' '' $'\\tgfx908' $'\\tgfx90a' $'\\tgfx940' ;;
 *) echo "clang: error: invalid target ID 'gfx942'" >&2; exit 1 ;;
 esac"""
 

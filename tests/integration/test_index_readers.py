@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from channel_tools import rattler_process
-from channel_tools.channel.change import Record, SubdirChange
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.index import SubdirIndex, changed, encode, read_index
-from channel_tools.channel.records import record_of
+from channel_tools.channel.index.encoding import SubdirIndex, changed, encode, read_index
+from channel_tools.channel.index.records import record_of
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.transaction.change import Record, SubdirChange
 from tests.integration.conda_index_program import conda_index
 from tests.integration.tiny_packages import release, tiny_package
 from tests.unit.memory_store import switch

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.channel_index import publish
-from channel_tools.channel.change import SubdirChange
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.index import changed, encode, read_index
+from channel_tools.channel.index.encoding import changed, encode, read_index
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.transaction.change import SubdirChange
 from tests.integration.tiny_packages import tiny_package
 from tests.unit.memory_store import CountingStore, switch
 from tests.unit.test_channel_index import record

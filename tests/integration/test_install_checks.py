@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from channel_tools.channel.care.yank import yank
 from channel_tools.channel.folder import FolderChannel
-from channel_tools.channel.yank import yank
 from channel_tools.client.host import Host
 from channel_tools.client.install import Prepared, prepare
 from channel_tools.client.prefix_facts import read_prefix

@@ -18,12 +18,12 @@ import tomlkit
 import yaml
 
 from channel_tools import rattler_process
-from channel_tools.channel.page_commands import machines
+from channel_tools.channel.page.commands import machines
 from channel_tools.channel.settings import Settings
 from channel_tools.client.arch_report import report
-from channel_tools.client.channel_names import ChannelNames, is_name
-from channel_tools.client.config_backup import apply
-from channel_tools.client.configure import plan, wanted_of
+from channel_tools.client.configuring.backup import apply
+from channel_tools.client.configuring.channel_names import ChannelNames, is_name
+from channel_tools.client.configuring.configure import plan, wanted_of
 from channel_tools.client.host import Host
 from channel_tools.client.reader import open_reader
 from channel_tools.model.arch import lookup

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from channel_tools import rattler_process
-from channel_tools.channel.attestation import statement
+from channel_tools.channel.attestations.making import statement
+from channel_tools.channel.attestations.sidecar import sigs_additions, target_channel
+from channel_tools.channel.care.yank import yank
 from channel_tools.channel.folder import FolderChannel
-from channel_tools.channel.folder_store import FolderStore
 from channel_tools.channel.settings import Publisher
-from channel_tools.channel.sidecar import sigs_additions, target_channel
-from channel_tools.channel.yank import yank
+from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.client.install import Prepared, attested, prepare
 from channel_tools.client.locked import Locked, channel_of, prepare_locked, read_locked
 from channel_tools.client.reader import open_reader

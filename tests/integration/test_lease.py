@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.channel.folder_store import FolderStore
 from channel_tools.channel.layout import LEASE_KEY
-from channel_tools.channel.lease import FREE, MARGIN, held, holder
-from channel_tools.channel.store import NO_CACHE, Store
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.lease import FREE, MARGIN, held, holder
+from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.model.errors import ConflictError, StorageError
 from tests.integration.s3 import S3Server, s3_server  # noqa: F401
 
 HOLD = """
 import sys, time
-from channel_tools.channel.lease import held
-from channel_tools.channel.stores import open_store
+from channel_tools.channel.stores.lease import held
+from channel_tools.channel.stores.opening import open_store
 from channel_tools.model.errors import ChannelToolsError
 def say(text):
     print(text, flush=True)
@@ -270,7 +270,7 @@ def test_never_two_at_a_time(
 
     def publish(number: int) -> None:
         nonlocal inside, most, done
-        from channel_tools.channel.stores import open_store
+        from channel_tools.channel.stores.opening import open_store
 
         own = open_store(tmp_path / "channel" if publishers == 8 else f"s3://{bucket}/ch")
         with held(own, f"publisher {number}", ttl=5, say=quiet) as lease:

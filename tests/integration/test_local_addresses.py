@@ -11,7 +11,7 @@ import pytest
 from conda_package_streaming.package_streaming import stream_conda_component
 
 from channel_tools.build.local_addresses import without_local_addresses
-from channel_tools.channel.records import record_of
+from channel_tools.channel.index.records import record_of
 from channel_tools.model.errors import DamagedFileError
 
 BUILD = """

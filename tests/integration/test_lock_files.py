@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from channel_tools import rattler_process
-from channel_tools.channel.locks import named_in_locks
-from channel_tools.client import pin_tasks
-from channel_tools.client.lock_files import choose, read_lock, read_lock_file
+from channel_tools.channel.care.locks import named_in_locks
+from channel_tools.client.locks.lock_files import choose, read_lock, read_lock_file
+from channel_tools.client.pinning import tasks as pin_tasks
 from channel_tools.model.errors import LockError
 from tests.integration.helpers import rocm_channel
 from tests.integration.pin_channels import (

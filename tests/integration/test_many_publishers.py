@@ -7,10 +7,10 @@ import os
 import time
 from pathlib import Path
 
-from channel_tools.channel.folder_store import FolderStore
 from channel_tools.channel.init import init_channel
-from channel_tools.channel.lease import held, holder
-from channel_tools.channel.s3_store import S3Store
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.lease import held, holder
+from channel_tools.channel.stores.s3_store import S3Store
 from tests.integration.faults import Faults, make_stage, publisher, run_and_die, whole_state
 from tests.integration.many import check_all_in, make_releases, publish_all, waited
 from tests.integration.s3 import S3Server, s3_server  # noqa: F401

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from channel_tools.channel.audit import audit
-from channel_tools.channel.change import Change, SubdirChange
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.index import read_index
-from channel_tools.channel.sidecar import sigs_additions
-from channel_tools.channel.stores import open_store
-from channel_tools.channel.transaction import apply
-from channel_tools.channel.yank import yank
-from channel_tools.channel.yanked import read_yanked
-from channel_tools.client.lock_files import read_lock, read_lock_file
-from channel_tools.client.mirror import mirror
+from channel_tools.channel.attestations.sidecar import sigs_additions
+from channel_tools.channel.care.audit import audit
+from channel_tools.channel.care.yank import yank
+from channel_tools.channel.care.yanked import read_yanked
+from channel_tools.channel.index.encoding import read_index
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.opening import open_store
+from channel_tools.channel.transaction.apply import apply
+from channel_tools.channel.transaction.change import Change, SubdirChange
+from channel_tools.client.locks.lock_files import read_lock, read_lock_file
+from channel_tools.client.mirroring.mirror import mirror
 from channel_tools.model.errors import ChannelError
 from tests.integration.helpers import answer, rocm_channel
 from tests.integration.mirror_world import KEY, all_of, big, run, site, world  # noqa: F401

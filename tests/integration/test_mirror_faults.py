@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.index import read_index
-from channel_tools.client import mirror_fetch
-from channel_tools.client.fetch_tasks import OVERLAP, ChangedError, Part
-from channel_tools.client.lock_files import read_lock_file
-from channel_tools.client.mirror import mirror
+from channel_tools.channel.index.encoding import read_index
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.client.locks.lock_files import read_lock_file
+from channel_tools.client.mirroring import fetch as mirror_fetch
+from channel_tools.client.mirroring.fetch_tasks import OVERLAP, ChangedError, Part
+from channel_tools.client.mirroring.mirror import mirror
 from channel_tools.model.errors import ChannelError, LockError
 from tests.integration.helpers import rocm_channel
 from tests.integration.mirror_world import KEY, all_of, big, run, site, world  # noqa: F401

@@ -15,9 +15,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from channel_tools import rattler_process
-from channel_tools.client import pin_files
-from channel_tools.client.environment_yml import check_pip, read_environment
-from channel_tools.client.explicit import in_order
+from channel_tools.client.locks.environment_yml import check_pip, read_environment
+from channel_tools.client.locks.explicit import in_order
+from channel_tools.client.pinning import files as pin_files
 from channel_tools.model.errors import LockError, StorageError
 from tests.integration.guarded_channel import guarded
 from tests.integration.helpers import rocm_channel

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from channel_tools import rattler_process
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.yank import yank
+from channel_tools.channel.care.yank import yank
+from channel_tools.channel.stores.folder_store import FolderStore
 from tests.integration.helpers import rocm_channel
 from tests.integration.pin_channels import (
     NO_GPU,

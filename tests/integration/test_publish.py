@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from channel_tools.channel.audit import audit
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.index import read_all
+from channel_tools.channel.care.audit import audit
+from channel_tools.channel.index.encoding import read_all
 from channel_tools.channel.init import init_channel
 from channel_tools.channel.layout import JOURNAL_KEY
 from channel_tools.channel.release import read_releases
-from channel_tools.channel.s3_store import S3Store
-from channel_tools.channel.store import Store
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.s3_store import S3Store
+from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import (
     AccessError,
     AttestationError,
@@ -255,7 +255,7 @@ def test_answers_of_s3_in_the_middle_of_switching(
 
 
 def replace_client(store: Any, broken: Any) -> Any:
-    from channel_tools.channel.s3_objects import S3Objects
+    from channel_tools.channel.stores.s3_objects import S3Objects
 
     return S3Objects(broken.client, store.bucket, store.prefix)
 

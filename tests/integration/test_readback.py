@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from channel_tools.channel.folder import FolderChannel
-from channel_tools.channel.placing import candidate, places
-from channel_tools.channel.readback import read_back
-from channel_tools.channel.release_files import release_files
-from channel_tools.channel.standins import missing_specs, write_stand_ins
+from channel_tools.channel.publishing.placing import candidate, places
+from channel_tools.channel.publishing.readback import read_back
+from channel_tools.channel.publishing.release_files import release_files
+from channel_tools.channel.publishing.standins import missing_specs, write_stand_ins
 from channel_tools.model.errors import ChannelError
 from tests.integration.tiny_packages import arch_package, gpu_package, release, tiny_package
 

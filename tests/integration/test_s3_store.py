@@ -14,10 +14,10 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from channel_tools.channel.s3_objects import make_client
-from channel_tools.channel.s3_store import S3Store
-from channel_tools.channel.store import IMMUTABLE, NO_CACHE, SHORT
-from channel_tools.channel.stores import open_store
+from channel_tools.channel.stores.opening import open_store
+from channel_tools.channel.stores.s3_objects import make_client
+from channel_tools.channel.stores.s3_store import S3Store
+from channel_tools.channel.stores.store import IMMUTABLE, NO_CACHE, SHORT
 from channel_tools.model.errors import (
     AccessError,
     ChannelError,
@@ -227,7 +227,7 @@ class TestParts:
         proxy.faults.append(Fault("partNumber=3", "hang", seconds=30))
         script = f"""
 from pathlib import Path
-from channel_tools.channel.s3_store import S3Store
+from channel_tools.channel.stores.s3_store import S3Store
 store = S3Store({faulty.bucket!r}, "ch", part_size=5 << 20, parallel=1)
 store.put_new({KEY!r}, Path({str(big)!r}), sha256={sha(big)!r})
 """
@@ -258,7 +258,7 @@ class TestCopy:
         assert head["Metadata"]["sha256"] == sha(big)
 
     def test_in_several_parts(self, faulty: S3Store, big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("channel_tools.channel.s3_upload.COPY_PART", 5 * MIB)
+        monkeypatch.setattr("channel_tools.channel.stores.s3_upload.COPY_PART", 5 * MIB)
         faulty.put_new(KEY, big, sha256=sha(big))
         prod = S3Store(faulty.bucket, "prod", client=faulty.client)
         assert prod.copy_from(faulty, KEY, KEY, sha256=sha(big))

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 import zstandard
 
-from channel_tools.channel import lease as lease_module
-from channel_tools.channel.change import Addition, Change, Record, Replacement, SubdirChange
-from channel_tools.channel.index import read_all, read_index
-from channel_tools.channel.journal import read_journal
+from channel_tools.channel.index.encoding import read_all, read_index
+from channel_tools.channel.index.records import record_of
+from channel_tools.channel.index.shards import read_shards_index, shard_key
 from channel_tools.channel.layout import JOURNAL_KEY, LEASE_KEY, is_package
-from channel_tools.channel.records import record_of
-from channel_tools.channel.reindex import repair_all
 from channel_tools.channel.release import Release
-from channel_tools.channel.repair import repair
-from channel_tools.channel.shards import read_shards_index, shard_key
-from channel_tools.channel.store import NO_CACHE, Store
-from channel_tools.channel.transaction import Applied, apply
+from channel_tools.channel.stores import lease as lease_module
+from channel_tools.channel.stores.store import NO_CACHE, Store
+from channel_tools.channel.transaction.apply import Applied, apply
+from channel_tools.channel.transaction.change import Addition, Change, Record, Replacement, SubdirChange
+from channel_tools.channel.transaction.journal import read_journal
+from channel_tools.channel.transaction.reindex import repair_all
+from channel_tools.channel.transaction.repair import repair
 from channel_tools.model.clock import elapsed
 from channel_tools.model.errors import ChannelError, ConflictError, StorageError
 from tests.integration.tiny_packages import tiny_package
@@ -483,7 +483,7 @@ def test_a_damaged_index_is_written_anew_from_the_packages(scene: Scene) -> None
 
 
 def read_or_fail(store: Store) -> None:
-    from channel_tools.channel.run_exports import read_run_exports
+    from channel_tools.channel.index.run_exports import read_run_exports
 
     read_shards_index(store, "linux-64")
     read_run_exports(store, "linux-64")

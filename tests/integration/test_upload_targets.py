@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from channel_tools.channel.folder_store import FolderStore
 from channel_tools.channel.init import init_channel
 from channel_tools.channel.release import read_releases
-from channel_tools.channel.upload_release import upload_releases
-from channel_tools.channel.upload_targets import (
+from channel_tools.channel.servers.upload_release import upload_releases
+from channel_tools.channel.servers.upload_targets import (
     Target,
     Upload,
     install_commands,
@@ -21,6 +20,7 @@ from channel_tools.channel.upload_targets import (
     parse_target,
     upload,
 )
+from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.cli.main import _app_of
 from channel_tools.cli.upload import upload as upload_command
 from channel_tools.model.errors import (
@@ -287,7 +287,7 @@ def test_what_anaconda_and_cloudsmith_are_asked(
     server: PackageServer, release: list[Upload], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their functions take the call; a server that is none of theirs gives one clear error."""
-    from channel_tools.channel.upload_call import send
+    from channel_tools.channel.servers.upload_call import send
 
     for place in (
         Target("anaconda", server.address, "owner", server.address, "gfx942"),

@@ -20,14 +20,14 @@ from typing import Any
 
 import pytest
 
-from channel_tools.channel import wheel_rewrite
 from channel_tools.channel.folder import FolderChannel
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.wheel_check import Candidate, check_wheel
-from channel_tools.channel.wheel_file import read_wheel
-from channel_tools.channel.wheel_index import WheelIndex
-from channel_tools.channel.wheel_versions import local_facts, with_local
-from channel_tools.client.env_check import check_environment
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.wheels import rewrite as wheel_rewrite
+from channel_tools.channel.wheels.check import Candidate, check_wheel
+from channel_tools.channel.wheels.file import read_wheel
+from channel_tools.channel.wheels.index import WheelIndex
+from channel_tools.channel.wheels.versions import local_facts, with_local
+from channel_tools.client.env_check.check import check_environment
 from channel_tools.client.host import Host
 from channel_tools.model.arch import Arch
 from channel_tools.model.errors import (

@@ -19,17 +19,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from channel_tools.channel.audit import audit
-from channel_tools.channel.folder_store import FolderStore
+from channel_tools.channel.care.audit import audit
+from channel_tools.channel.care.upkeep import read_state
+from channel_tools.channel.care.yank import yank
 from channel_tools.channel.init import init_channel
 from channel_tools.channel.layout import LEASE_KEY
-from channel_tools.channel.promote import Promotion, promote
-from channel_tools.channel.publish import Publisher
+from channel_tools.channel.publishing.promote import Promotion, promote
+from channel_tools.channel.publishing.publish import Publisher
 from channel_tools.channel.release import read_releases
-from channel_tools.channel.repair import repair
-from channel_tools.channel.store import NO_CACHE
-from channel_tools.channel.upkeep import read_state
-from channel_tools.channel.yank import yank
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.store import NO_CACHE
+from channel_tools.channel.transaction.repair import repair
 from channel_tools.model.matrix import read_matrix
 from tests.integration.tiny_packages import release, tiny_package
 
@@ -40,10 +40,10 @@ WHO = "nightly@host"
 ACTION = """
 import os, sys, time
 from pathlib import Path
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.promote import Promotion, promote
-from channel_tools.channel.prune import prune
-from channel_tools.channel.yank import unyank, yank
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.publishing.promote import Promotion, promote
+from channel_tools.channel.care.prune import prune
+from channel_tools.channel.care.yank import unyank, yank
 from tests.nightly.kill_care import MATRIX, newest
 action, folder = sys.argv[1], Path(sys.argv[2])
 target, staging = FolderStore(folder / "target"), FolderStore(folder / "staging")

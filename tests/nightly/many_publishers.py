@@ -10,10 +10,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from channel_tools.channel.folder_store import FolderStore
 from channel_tools.channel.init import init_channel
-from channel_tools.channel.s3_store import S3Store
-from channel_tools.channel.store import Store
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.s3_store import S3Store
+from channel_tools.channel.stores.store import Store
 from tests.integration.faults import MakeStore, publisher
 from tests.integration.many import check_all_in, make_releases, publish_all, waited
 from tests.integration.s3 import start_s3

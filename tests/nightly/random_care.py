@@ -14,15 +14,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from channel_tools.channel.audit import audit
-from channel_tools.channel.folder_store import FolderStore
+from channel_tools.channel.care.audit import audit
+from channel_tools.channel.care.prune import prune
+from channel_tools.channel.care.upkeep import read_state
+from channel_tools.channel.care.yank import read_yanked, unyank, yank
 from channel_tools.channel.init import init_channel
-from channel_tools.channel.promote import Promotion, promote
-from channel_tools.channel.prune import prune
-from channel_tools.channel.publish import Publisher
+from channel_tools.channel.publishing.promote import Promotion, promote
+from channel_tools.channel.publishing.publish import Publisher
 from channel_tools.channel.release import read_releases
-from channel_tools.channel.upkeep import read_state
-from channel_tools.channel.yank import read_yanked, unyank, yank
+from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.model.errors import ChannelError, ReleaseRefusedError
 from channel_tools.model.matrix import read_matrix
 from tests.integration.tiny_packages import release, tiny_package

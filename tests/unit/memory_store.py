@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from channel_tools.channel.content import chunks, other_content
-from channel_tools.channel.store import IMMUTABLE, Stat, Store
+from channel_tools.channel.stores.content import chunks, other_content
+from channel_tools.channel.stores.store import IMMUTABLE, Stat, Store
 from channel_tools.model.errors import ConflictError, DamagedFileError, StorageError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from channel_tools.channel.store import IMMUTABLE, NO_CACHE, SHORT, Store
+from channel_tools.channel.stores.store import IMMUTABLE, NO_CACHE, SHORT, Store
 from channel_tools.model.errors import ChannelError, ConflictError, DamagedFileError, StorageError
 
 KEY = "linux-64/x-1-0.conda"
@@ -157,7 +157,7 @@ class StoreContract:
         self._copies(other, store)
 
     def test_copy_from_a_folder(self, store: Store, tmp_path: Path) -> None:
-        from channel_tools.channel.folder_store import FolderStore
+        from channel_tools.channel.stores.folder_store import FolderStore
 
         self._copies(FolderStore(tmp_path / "source"), store)
 

@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from channel_tools.channel.change import Record, SubdirChange
-from channel_tools.channel.index import (
+from channel_tools.channel.index.encoding import (
     SubdirIndex,
     changed,
     encode,
@@ -26,9 +25,10 @@ from channel_tools.channel.index import (
     read_all,
     read_index,
 )
-from channel_tools.channel.rebuild import read_packages, rebuild
-from channel_tools.channel.records import name_of, record_of
-from channel_tools.channel.shards import OURS, read_shard, read_shards_index, shard_key
+from channel_tools.channel.index.rebuild import read_packages, rebuild
+from channel_tools.channel.index.records import name_of, record_of
+from channel_tools.channel.index.shards import OURS, read_shard, read_shards_index, shard_key
+from channel_tools.channel.transaction.change import Record, SubdirChange
 from channel_tools.model.errors import ChannelError, DamagedFileError
 from tests.integration.tiny_packages import tiny_package
 from tests.unit.memory_store import CountingStore, MemoryStore, switch
@@ -523,7 +523,7 @@ def test_records_that_no_shard_can_hold() -> None:
 
 
 def test_a_zst_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("channel_tools.channel.shards._LIMIT", 1 << 20)
+    monkeypatch.setattr("channel_tools.channel.index.shards._LIMIT", 1 << 20)
     store = MemoryStore()
     store.files[f"{KEY}/repodata.json.zst"] = zstandard.compress(b" " * (64 << 20))
     with pytest.raises(ChannelError, match="1 GiB"):

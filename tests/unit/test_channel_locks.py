@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.channel.locks import ExplicitEntry, explicit_entries, file_names, named_in_locks
+from channel_tools.channel.care.locks import ExplicitEntry, explicit_entries, file_names, named_in_locks
 from channel_tools.model.errors import ChannelError
 from channel_tools.model.package import SUFFIXES
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from channel_tools.channel.index import SubdirIndex
-from channel_tools.channel.page_builds import Variant, gather, plain
-from channel_tools.channel.page_commands import machines
-from channel_tools.channel.page_matrix import tables
+from channel_tools.channel.care.yanked import Yanked
+from channel_tools.channel.index.encoding import SubdirIndex
+from channel_tools.channel.page.builds import Variant, gather, plain
+from channel_tools.channel.page.commands import machines
+from channel_tools.channel.page.matrix import tables
 from channel_tools.channel.settings import Settings
-from channel_tools.channel.yanked import Yanked
 from tests.integration.page_channel import PageChannel, stack_channel
 
 KNOWN = {"u.conda": {"name": "rocm-userspace", "version": "7.14", "build": "system_detected_0"}}

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.channel.folder_store import FolderStore
-from channel_tools.channel.store import SHORT
-from channel_tools.channel.stores import open_store
+from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.opening import open_store
+from channel_tools.channel.stores.store import SHORT
 from channel_tools.model.errors import ChannelError, StorageError
 from tests.unit.store_contract import KEY, StoreContract, digest, put
 
@@ -92,7 +92,7 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
 WRITE = """
 import sys, hashlib
 from pathlib import Path
-from channel_tools.channel.folder_store import FolderStore
+from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.model.errors import ChannelToolsError
 content = bytes(int(sys.argv[2]))
 store = FolderStore(sys.argv[1])
@@ -154,7 +154,7 @@ def test_a_read_only_folder_can_be_read_and_nothing_else(tmp_path: Path) -> None
 def test_a_killed_writer_leaves_a_stray_part_that_repair_finds(tmp_path: Path) -> None:
     script = """
 import sys, time
-from channel_tools.channel.folder_store import FolderStore
+from channel_tools.channel.stores.folder_store import FolderStore
 def pieces():
     yield b"x" * 100
     print("writing", flush=True)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from channel_tools.channel.checks.builds import of_package
-from channel_tools.channel.checks.matrix_rule import parse_allowed
-from channel_tools.channel.checks.names import conda_forge
-from channel_tools.channel.index import SubdirIndex
-from channel_tools.channel.release_checks import (
+from channel_tools.channel.index.encoding import SubdirIndex
+from channel_tools.channel.publishing.checks.builds import of_package
+from channel_tools.channel.publishing.checks.matrix_rule import parse_allowed
+from channel_tools.channel.publishing.checks.names import conda_forge
+from channel_tools.channel.publishing.release_checks import (
     RULES,
     RefusedRelease,
     check_release,

@@ -1,0 +1,1 @@
+"""Who published a package, and to which channel: signing and checking."""

@@ -1,0 +1,1 @@
+"""Looking after a channel: yank, prune, audit, diff."""

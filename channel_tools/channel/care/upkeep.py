@@ -1,0 +1,73 @@
+"""What the commands that look after a channel share: the state that they start from, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from channel_tools.channel.care.yanked import Yanked, read_yanked
+from channel_tools.channel.index.encoding import SubdirIndex, changed, read_all
+from channel_tools.channel.layout import PAGE_KEY
+from channel_tools.channel.release import Release, read_releases
+from channel_tools.channel.settings import Settings, read_settings
+from channel_tools.channel.stores.store import NO_CACHE, Store
+from channel_tools.channel.transaction.change import Replacement, SubdirChange
+from channel_tools.model.errors import ChannelError
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a channel says of itself at one moment."""
+
+    settings: Settings
+    indexes: Mapping[str, SubdirIndex]
+    yanked: Yanked
+    releases: tuple[Release, ...]
+
+    def after(self, subdirs: Mapping[str, SubdirChange]) -> dict[str, SubdirIndex]:
+        """The indexes after a change."""
+        indexes = dict(self.indexes)
+        for key, change in subdirs.items():
+            indexes[key] = changed(indexes.get(key, SubdirIndex(key)), change)
+        return indexes
+
+    def page(
+        self,
+        store: Store,
+        subdirs: Mapping[str, SubdirChange],
+        yanked: Yanked | None = None,
+        more: tuple[Release, ...] = (),
+    ) -> dict[str, Replacement]:
+        """The channel page after a change."""
+        from channel_tools.channel.page.page import render_page
+
+        content = render_page(
+            self.settings,
+            self.after(subdirs),
+            self.yanked if yanked is None else yanked,
+            (*self.releases, *more),
+            store.now(),
+        )
+        return {PAGE_KEY: Replacement(content, NO_CACHE)}
+
+
+def read_state(store: Store) -> State:
+    """Read all of it.
+
+    :raises ChannelError: there is no channel, or a part of it cannot be read
+    """
+    indexes = read_all(store)
+    settings = read_settings(store)
+    if settings is None and not indexes:
+        raise ChannelError(
+            "no channel is here",
+            where=store.address,
+            fix=f"check the address, or make one: `rocm-channel channel init {store.address}`",
+        )
+    return State(settings or Settings(), indexes, read_yanked(store), tuple(read_releases(store)))
+
+
+def timestamp(store: Store) -> str:
+    """The store's own time as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(store.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

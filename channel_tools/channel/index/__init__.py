@@ -1,0 +1,1 @@
+"""Index files: what they say, changing that, and writing each form of them."""

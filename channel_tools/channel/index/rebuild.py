@@ -1,0 +1,80 @@
+"""The index of a subdir made from the package files themselves, for audit and repair.
+
+It reads every byte of every package once, and takes nothing from an index that is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import IO
+
+from channel_tools.channel.index.encoding import SubdirIndex
+from channel_tools.channel.index.records import record_of_stream
+from channel_tools.channel.layout import is_package
+from channel_tools.channel.stores.store import Stat, Store
+from channel_tools.channel.transaction.change import Record
+from channel_tools.model.errors import DamagedFileError
+from channel_tools.model.files import storage_errors
+
+_IN_MEMORY = 64 << 20
+
+
+def rebuild(store: Store, key: str, yanked: Collection[str]) -> SubdirIndex:
+    """The index that the packages of the subdir ``key`` give.
+
+    ``indexed_timestamp`` is when the store got the file. Encode it with an index that does not exist as the
+    old one, so that nothing is taken from damaged files.
+
+    :param yanked: file names that stay out of the index
+    :raises DamagedFileError: a package cannot be read, or belongs to another subdir; :func:`read_packages`
+        gives them one by one
+    """
+    records: dict[str, Record] = {}
+    yanked_records: dict[str, Record] = {}
+    for stat, record in read_packages(store, key):
+        if isinstance(record, DamagedFileError):
+            raise record
+        file_name = stat.key.rsplit("/", 1)[-1]
+        (yanked_records if file_name in yanked else records)[file_name] = record
+    return SubdirIndex(key, records, frozenset(yanked_records), True, yanked_records=yanked_records)
+
+
+def read_packages(store: Store, key: str) -> Iterator[tuple[Stat, Record | DamagedFileError]]:
+    """Every package file of the subdir ``key`` with its record, or with what is wrong with it, by key."""
+    stats = {stat.key: stat for stat in store.list(f"{key}/")}
+    for stat in stats.values():
+        if is_package(stat.key):
+            try:
+                record = _record(store, stat)
+            except DamagedFileError as error:
+                yield stat, error
+                continue
+            bundles = store.read(f"{stat.key}.sigs") if f"{stat.key}.sigs" in stats else None
+            if bundles is not None:
+                record["attestations_sha256"] = hashlib.sha256(bundles).hexdigest()
+            yield stat, record
+
+
+def _record(store: Store, stat: Stat) -> Record:
+    where = f"{store.address}/{stat.key}"
+    subdir, file_name = stat.key.split("/")[-2:]
+    with store.open(stat.key) as stream, _seekable(stream) as seekable:
+        record = record_of_stream(seekable, file_name, where=where, indexed_ms=int(stat.modified * 1000))
+    if record["subdir"] != subdir:
+        raise DamagedFileError("lies in the wrong subdir", where=where, found=subdir, wanted=record["subdir"])
+    return record
+
+
+def _seekable(stream: IO[bytes]) -> IO[bytes]:
+    """The stream itself, or, of one that can only be read on, a copy: in memory, or in a file when large."""
+    if stream.seekable():
+        return stream
+    copy = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+    with storage_errors(Path(tempfile.gettempdir())):
+        shutil.copyfileobj(stream, copy, 1 << 20)
+        copy.seek(0)
+    return copy

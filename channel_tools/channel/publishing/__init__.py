@@ -1,0 +1,1 @@
+"""Releases: what one must be, publishing it, reading it back, promoting it."""

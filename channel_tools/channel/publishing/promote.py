@@ -1,0 +1,254 @@
+"""Promoting a release: the same files, from a staging channel to the one that consumers use.
+
+The files are copied by the store itself where both channels are of one service. They must be what the release
+manifest says and what the staging index says; the checks of a publish are made again against the target, the
+new state is read back as a consumer, and each file gets an attestation of its own for the target channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from channel_tools.channel.attestations.sidecar import appended, read_sidecar, sigs_additions
+from channel_tools.channel.care.upkeep import State, read_state, timestamp
+from channel_tools.channel.layout import SETTINGS_KEY
+from channel_tools.channel.publishing.placing import Place, to_add, with_toolchain
+from channel_tools.channel.publishing.release_checks import check_release, completions, is_local, routes
+from channel_tools.channel.publishing.shipped import Verified, content_of, shipped
+from channel_tools.channel.release import Release, ReleaseFile, read_release
+from channel_tools.channel.settings import Settings
+from channel_tools.channel.stores.store import NO_CACHE, Store
+from channel_tools.channel.transaction.apply import Applied, apply, prepared
+from channel_tools.channel.transaction.change import Addition, Change, Record, Replacement, SubdirChange
+from channel_tools.channel.transaction.view import View
+from channel_tools.model.errors import AttestationError, ChannelError
+from channel_tools.model.matrix import Matrix
+from channel_tools.model.package import Package
+
+Attest = Callable[[str, str], bytes]
+"""Key in the target channel and sha256 of a file, to one attestation bundle for that channel."""
+
+ReadBack = Callable[[Store, Sequence[ReleaseFile], Sequence[str]], list[dict[str, Any]]]
+"""As :func:`channel_tools.channel.publishing.readback.read_back`."""
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A release of ``source``, and what is asked for."""
+
+    source: Store
+    release: str
+    who: str
+    matrix: Matrix
+    allow_missing: Sequence[str] = ()
+    attest: Attest | None = None
+    read_back: ReadBack | None = None
+    rehearsal: bool = False
+    """Sign nothing, as nothing will be written."""
+
+    @property
+    def origin(self) -> dict[str, str]:
+        return {"channel": self.source.address, "release": self.release}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a promotion would do; ``change`` is empty where the target has the release already."""
+
+    release: Release
+    settings: Settings
+    change: Change
+
+    @property
+    def new(self) -> bool:
+        return self.change.manifest is not None
+
+
+def promote(
+    target: Store, promotion: Promotion, *, say: Callable[[str], None] = lambda line: None
+) -> tuple[Planned, Applied]:
+    """Promote a release as one transaction. Doing it again changes nothing.
+
+    :raises ReleaseRefusedError: what the target must not take, with every reason
+    :raises ChannelError: the staging channel does not hold what the release manifest says, or the target has
+        other content under one of the names, or another release of that id
+    :raises AttestationError: the target demands attestations, and they cannot be made
+    """
+    planned: list[Planned] = []
+
+    def plan(view: Store) -> Change:
+        planned.append(plan_promotion(view, target, promotion))
+        return planned[-1].change
+
+    def check(view: Store) -> list[dict[str, Any]]:
+        return _read_back(view, promotion, planned[-1])
+
+    applied = apply(target, who=promotion.who, check=check, say=say, plan=plan)
+    return planned[-1], applied
+
+
+def rehearse(target: Store, promotion: Promotion) -> tuple[Planned, Applied]:
+    """As :func:`promote`, the read-back included, but nothing is written."""
+    view = View(target)
+    planned = plan_promotion(view, target, promotion)
+    work = prepared(view, planned.change)
+    after = View(target, {key: entry[0] for key, entry in work.files.items()})
+    solves = _read_back(after, promotion, planned)
+    return planned, Applied(planned.change, planned.new, work.subdirs, tuple(solves))
+
+
+def _read_back(view: Store, promotion: Promotion, planned: Planned) -> list[dict[str, Any]]:
+    if promotion.read_back is None or not planned.new:
+        return []
+    return promotion.read_back(view, planned.release.files, planned.settings.dependency_channels)
+
+
+def plan_promotion(view: Store, target: Store, promotion: Promotion) -> Planned:
+    """What a promotion would do.
+
+    :param view: the target as it is
+    :param target: the target itself, for copies within it
+    """
+    if target.address == promotion.source.address:
+        raise ChannelError("is promoted to itself", where=target.address, fix="name another target")
+    release = read_release(promotion.source, promotion.release)
+    state = read_state(view)
+    there = _there_already(state, promotion, release, target)
+    if there is not None:
+        return Planned(there, state.settings, Change("promote"))
+    found = shipped(promotion.source, release)
+    packages = [one.package for one in found]
+    allowed = tuple(sorted({*release.allow_missing, *promotion.allow_missing}))
+    check_release(
+        packages,
+        {one.package.path: Verified(one.file.verify) for one in found},
+        state.settings,
+        state.indexes,
+        matrix=promotion.matrix,
+        allow_missing=allowed,
+        local=is_local(target, state.settings),
+        channels_of=lambda package: (),
+        where=target.address,
+    )
+    placed = [
+        (one, Place(subdir, one.package.path.name, _fresh(one.record, view), one.package.path))
+        for one in found
+        for subdir in routes(one.package, state.indexes, packages)
+    ]
+    places = [place for _, place in placed] + _completed(packages, state)
+    additions, subdirs = to_add(target, places, state.indexes)
+    additions = [_from_staging(addition, promotion.source) for addition in additions]
+    files = [one.file.model_copy(update={"key": place.key, "attestation": None}) for one, place in placed]
+    settings = with_toolchain(target, state.settings, packages)
+    sidecars = _Sidecars(promotion, view, state, subdirs)
+    files = [sidecars.attested(file) for file in files]
+    result = Release(
+        id=release.id,
+        action="promote",
+        created=timestamp(view),
+        who=promotion.who,
+        commit=release.commit,
+        allow_missing=allowed,
+        promoted_from=promotion.origin,
+        files=tuple(files),
+    )
+    replacements = {
+        **sidecars.aliases,
+        **replace(state, settings=settings).page(view, sidecars.subdirs, more=(result,)),
+    }
+    if settings != state.settings:
+        replacements[SETTINGS_KEY] = Replacement(settings.to_bytes(), NO_CACHE)
+    change = Change(
+        "promote",
+        (*additions, *sidecars.additions),
+        sidecars.subdirs,
+        replacements,
+        manifest=(result.key, result.to_bytes()),
+    )
+    return Planned(result, settings, change)
+
+
+class _Sidecars:
+    """Attestations for the target channel, gathered file by file."""
+
+    def __init__(
+        self, promotion: Promotion, view: Store, state: State, subdirs: Mapping[str, SubdirChange]
+    ) -> None:
+        self._promotion = promotion
+        self._view = view
+        self._state = state
+        self.additions: list[Addition] = []
+        self.aliases: dict[str, Replacement] = {}
+        self.subdirs = dict(subdirs)
+        required = state.settings.attestations == "require" and not promotion.rehearsal
+        if promotion.attest is None and required:
+            raise AttestationError(
+                "every file of this channel has an attestation, and none can be made",
+                where=view.address,
+                found="nobody signs",
+                fix="promote where an OIDC token is at hand, with --attest",
+            )
+
+    def attested(self, file: ReleaseFile) -> ReleaseFile:
+        """The file with its attestation for the target, its record in ``subdirs`` changed along with it."""
+        subdir, _, name = file.key.rpartition("/")
+        change = self.subdirs.get(subdir, SubdirChange())
+        index = self._state.indexes.get(subdir)
+        record = change.add.get(name) or (index.records[name] if index else {})
+        known = record.get("attestations_sha256")
+        if known is not None or self._promotion.attest is None:
+            return file.model_copy(update={"attestation": known})
+        bundle = self._promotion.attest(file.key, file.sha256)
+        before = read_sidecar(self._view, file.key) or read_sidecar(self._promotion.source, file.key)
+        content = appended(before, [bundle], file.key)
+        addition, (alias, replacement), sha256 = sigs_additions(file.key, content)
+        self.additions.append(addition)
+        self.aliases[alias] = replacement
+        record = {**record, "attestations_sha256": sha256}
+        self.subdirs[subdir] = replace(change, add={**change.add, name: record})
+        return file.model_copy(update={"attestation": sha256})
+
+
+def _there_already(state: State, promotion: Promotion, release: Release, target: Store) -> Release | None:
+    """The release in the target, where it was promoted before; an error when that one is another."""
+    there = next((r for r in state.releases if r.id == release.id), None)
+    if there is None:
+        return None
+    same = {content_of(f) for f in there.files} == {content_of(f) for f in release.files}
+    if there.promoted_from != promotion.origin or not same:
+        origin = (there.promoted_from or {}).get("channel")
+        raise ChannelError(
+            f"has another release {release.id}",
+            where=target.address,
+            found=f"{there.action}ed by {there.who} at {there.created}"
+            + (f", from {origin}" if origin else ""),
+            fix="a release is never changed; publish what is new under another id",
+        )
+    return there
+
+
+def _fresh(record: Record, view: Store) -> Record:
+    """The record that a file gets in the target: new there, and not yet attested for it."""
+    fresh = {key: value for key, value in record.items() if key != "attestations_sha256"}
+    if "indexed_timestamp" in fresh:
+        fresh["indexed_timestamp"] = int(view.now() * 1000)
+    return fresh
+
+
+def _completed(packages: Sequence[Package], state: State) -> list[Place]:
+    """What combined labels need of what the target has already."""
+    found = []
+    for key, subdir in completions(packages, state.indexes):
+        there, _, name = key.rpartition("/")
+        found.append(Place(subdir, name, state.indexes[there].records[name], key))
+    return found
+
+
+def _from_staging(addition: Addition, source: Store) -> Addition:
+    """Packages of the release come from the staging channel, where their path is a key."""
+    if isinstance(addition.source, Path):
+        return replace(addition, source=(source, addition.source.as_posix()))
+    return addition

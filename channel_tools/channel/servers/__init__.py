@@ -1,0 +1,1 @@
+"""Releases sent to package servers, which make their own index."""

@@ -1,0 +1,108 @@
+"""Repair, and indexes written anew from the packages where they are damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from channel_tools.channel.care.yanked import read_yanked
+from channel_tools.channel.index.encoding import SubdirIndex, read_index
+from channel_tools.channel.index.patches import read_patches
+from channel_tools.channel.index.rebuild import rebuild
+from channel_tools.channel.index.run_exports import read_run_exports
+from channel_tools.channel.index.shards import read_shards_index
+from channel_tools.channel.layout import (
+    INDEX_FILES,
+    JOURNAL_KEY,
+    SETTINGS_KEY,
+    SUBDIRS,
+    is_package,
+    subdir_key,
+)
+from channel_tools.channel.stores.lease import Lease, held
+from channel_tools.channel.stores.store import Store
+from channel_tools.channel.transaction import steps
+from channel_tools.channel.transaction.apply import prepared, run
+from channel_tools.channel.transaction.change import Change
+from channel_tools.channel.transaction.journal import AFTER, BEFORE
+from channel_tools.channel.transaction.repair import repair_held
+from channel_tools.channel.transaction.view import View
+from channel_tools.model.errors import ChannelError, ConflictError
+
+Say = Callable[[str], None]
+
+
+def repair_all(
+    store: Store,
+    *,
+    who: str,
+    reindex: bool = False,
+    say: Say = lambda line: None,
+    ttl: float = 60,
+    wait: float = 600,
+) -> list[str]:
+    """Complete or undo what a publisher left half done, and write anew the indexes that cannot be read.
+
+    :param reindex: write every index anew; every byte of every package is read
+    :returns: what was done, as lines
+    :raises ChannelError: there is no channel, or its journal is damaged and ``reindex`` was not asked for
+    :raises ConflictError: another publisher holds the channel
+    :raises DamagedFileError: an index is to be written anew, and a package cannot be read
+    :raises StorageError: the store cannot be read or written
+    """
+    signs = (SETTINGS_KEY, JOURNAL_KEY, *(f"{subdir}/{INDEX_FILES[0]}" for subdir in SUBDIRS))
+    if all(store.stat(key) is None for key in signs):
+        raise ChannelError("no channel is here", where=store.address, fix="check the address")
+    with held(store, who, ttl=ttl, wait=wait, say=say) as lease:
+        done = _half_done(store, lease, say, reindex)
+        keys = _subdirs(store)
+        damaged = [key for key in keys if reindex or not _readable(store, key)]
+        if damaged:
+            indexes = {key: rebuild(store, key, _yanked(store, key)) for key in damaged}
+            work = prepared(View(store), Change("reindex"), indexes)
+            run(store, lease, who, work, None, say, ())
+            done += [f"wrote the index of {key} anew from {_count(indexes[key])} packages" for key in damaged]
+        return done
+
+
+def _half_done(store: Store, lease: Lease, say: Say, reindex: bool) -> list[str]:
+    try:
+        return repair_held(store, lease, say)
+    except ConflictError:
+        raise
+    except ChannelError as error:
+        if not reindex:
+            raise
+        lease.check()
+        store.delete(JOURNAL_KEY)
+        steps.clear(store, lease, (BEFORE, AFTER))
+        return [f"gave up on what was half done: {error}"]
+
+
+def _subdirs(store: Store) -> list[str]:
+    """Every subdir that has an index or a package, and the main ones."""
+    found = {subdir_key(None, subdir) for subdir in SUBDIRS}
+    for stat in store.list(""):
+        folder, _, name = stat.key.rpartition("/")
+        if is_package(stat.key) or (name in INDEX_FILES and folder.rpartition("/")[2] in SUBDIRS):
+            found.add(folder)
+    return sorted(found)
+
+
+def _readable(store: Store, key: str) -> bool:
+    try:
+        index = read_index(store, key)
+        read_shards_index(store, key)
+        read_run_exports(store, key)
+    except ChannelError:
+        return False
+    return index.exists
+
+
+def _yanked(store: Store, key: str) -> set[str]:
+    """Yanked file names of a subdir, by ``yanked.json`` and by the patch instructions."""
+    names = {at.rpartition("/")[2] for at in read_yanked(store).entries if at.rpartition("/")[0] == key}
+    return names | set((read_patches(store, key) or {}).get("remove", ()))
+
+
+def _count(index: SubdirIndex) -> int:
+    return len(index.records)

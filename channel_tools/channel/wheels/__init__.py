@@ -1,0 +1,1 @@
+"""Wheel indexes for pip, one per GPU arch and ROCm release."""

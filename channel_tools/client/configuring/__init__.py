@@ -1,0 +1,1 @@
+"""The channel in the configuration of a user's client."""

@@ -1,0 +1,1 @@
+"""Lock files of every format that clients have, read and written."""

@@ -1,0 +1,1 @@
+"""The files of locks as channels of their own."""

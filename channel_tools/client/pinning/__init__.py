@@ -1,0 +1,1 @@
+"""Pinning an environment for several archs, and checking and updating what is pinned."""
