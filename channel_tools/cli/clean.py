@@ -11,7 +11,7 @@ import typer
 from channel_tools.cli import options
 
 if TYPE_CHECKING:
-    from channel_tools.diagnose.clean import Stale
+    from channel_tools.diagnose.cleaning.clean import Stale
 
 
 def clean(
@@ -31,9 +31,9 @@ def clean(
     Of source trees: build, dist, *.egg-info, __pycache__, and CMake caches of another arch. Nothing else is
     touched, no link is followed, and nothing is removed without an answer, or --yes.
     """
-    from channel_tools.diagnose.clean import find_stale, to_json
-    from channel_tools.diagnose.clean_items import remove
-    from channel_tools.diagnose.hosts import LiveHost
+    from channel_tools.diagnose.cleaning.clean import find_stale, to_json
+    from channel_tools.diagnose.cleaning.items import remove
+    from channel_tools.diagnose.doctor.hosts import LiveHost
 
     if json_ and not (yes or dry_run):
         raise typer.BadParameter("cannot ask: give --dry-run or --yes", param_hint="--json")

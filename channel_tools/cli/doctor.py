@@ -12,7 +12,7 @@ import typer
 from channel_tools.cli import options
 
 if TYPE_CHECKING:
-    from channel_tools.diagnose.doctor import Result
+    from channel_tools.diagnose.doctor.doctor import Result
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green", "skipped": "bright_black"}
 _WIDTH = 110
@@ -35,8 +35,8 @@ def doctor(
 
     Needs no root and changes nothing. Exit code 0: no error; 80: errors; 81: warnings, with --strict.
     """
-    from channel_tools.diagnose import doctor as checks
-    from channel_tools.diagnose.hosts import open_host
+    from channel_tools.diagnose.doctor import doctor as checks
+    from channel_tools.diagnose.doctor.hosts import open_host
 
     if scope not in (None, *checks.SCOPES):
         raise typer.BadParameter("is build or use", param_hint="[build|use]")

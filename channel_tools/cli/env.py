@@ -12,7 +12,12 @@ from channel_tools.cli import options
 if TYPE_CHECKING:
     from channel_tools.client.env_check.check import EnvironmentCheck
 
-app = typer.Typer(help="Look after an installed environment.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look after an installed environment.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 
 @app.callback()

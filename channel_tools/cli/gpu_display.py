@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from channel_tools.diagnose.devices import Device
 from channel_tools.diagnose.recording import Recording
-from channel_tools.diagnose.sampler_readings import MIB, Reading, Sample
-from channel_tools.diagnose.verdict import Numbers, Verdict
+from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.sampler_readings import MIB, Reading, Sample
+from channel_tools.diagnose.smoke.verdict import Numbers, Verdict
 
 GIB = 1 << 30
 

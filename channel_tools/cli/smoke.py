@@ -15,10 +15,10 @@ from channel_tools.cli.watch import Output, Prefix, SourceNames, source_names
 
 if TYPE_CHECKING:
     from channel_tools.cli.gpu_display import GpuDisplay
-    from channel_tools.diagnose.devices import Device
     from channel_tools.diagnose.recording import Recording
-    from channel_tools.diagnose.smoke import Plan, Smoke
-    from channel_tools.diagnose.step_runner import Outcome
+    from channel_tools.diagnose.smoke.devices import Device
+    from channel_tools.diagnose.smoke.smoke import Plan, Smoke
+    from channel_tools.diagnose.smoke.step_runner import Outcome
 
 _COLOURS = {"passed": "green", "skipped": "yellow"}
 _WORD_COLOURS = {"used": "green", "cannot tell": "yellow", "also used": "yellow"}
@@ -58,11 +58,11 @@ def smoke(
     Exit code 0: a step ran, none failed, and the GPU was used or cannot be told; 83: anything else.
     """
     from channel_tools.cli.gpu_display import GpuDisplay
-    from channel_tools.diagnose import smoke as runner
-    from channel_tools.diagnose.devices import read_devices, visible
-    from channel_tools.diagnose.hosts import open_host
-    from channel_tools.diagnose.sampler import SOURCES, Opened, open_source
-    from channel_tools.diagnose.step_runner import STEPS, Child
+    from channel_tools.diagnose.doctor.hosts import open_host
+    from channel_tools.diagnose.smoke import smoke as runner
+    from channel_tools.diagnose.smoke.devices import read_devices, visible
+    from channel_tools.diagnose.smoke.sampler import SOURCES, Opened, open_source
+    from channel_tools.diagnose.smoke.step_runner import STEPS, Child
     from channel_tools.model.files import check_writable
 
     known = [step.name for step in STEPS]
@@ -109,8 +109,8 @@ def keep(
     asked: Device | None,
 ) -> None:
     """Write samples, report and plot, under two lines of title, into a folder."""
-    from channel_tools.diagnose import plot
     from channel_tools.diagnose.recording import PLOT, REPORT
+    from channel_tools.diagnose.smoke import plot
     from channel_tools.model.files import write_text_whole
 
     recording.write_samples(output)
@@ -128,7 +128,7 @@ def _unmasked(environ: Any) -> dict[str, str]:
 def _watcher(display: GpuDisplay) -> Any:
     from rich.text import Text
 
-    from channel_tools.diagnose.smoke import Watcher
+    from channel_tools.diagnose.smoke.smoke import Watcher
 
     def ended(outcome: Outcome) -> None:
         word = Text(f"{outcome.status:<9}", style=_COLOURS.get(outcome.status, "red"))
@@ -153,7 +153,7 @@ def _print(result: Smoke, output: Path | None) -> None:
     from rich.console import Console
 
     from channel_tools.cli.gpu_display import verdict_table
-    from channel_tools.diagnose.plot import text_plot
+    from channel_tools.diagnose.smoke.plot import text_plot
 
     console = Console(highlight=False)
     if not console.is_terminal:

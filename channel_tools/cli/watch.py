@@ -42,10 +42,10 @@ def watch(
     Readings come from the library amdsmi, else amd-smi, else rocm-smi, else sysfs.
     """
     from channel_tools.cli.gpu_display import GpuDisplay
-    from channel_tools.diagnose import watch as watching
-    from channel_tools.diagnose.hosts import open_host
-    from channel_tools.diagnose.sampler import SOURCES, open_source
-    from channel_tools.diagnose.smoke import interpreter
+    from channel_tools.diagnose.doctor.hosts import open_host
+    from channel_tools.diagnose.smoke import watch as watching
+    from channel_tools.diagnose.smoke.sampler import SOURCES, open_source
+    from channel_tools.diagnose.smoke.smoke import interpreter
     from channel_tools.model.files import check_writable
 
     if output is not None:
@@ -77,7 +77,7 @@ def _print(recording: Recording, output: Path | None) -> None:
     from rich.console import Console
 
     from channel_tools.cli.gpu_display import summary_table
-    from channel_tools.diagnose.plot import text_plot
+    from channel_tools.diagnose.smoke.plot import text_plot
 
     console = Console(highlight=False)
     if not console.is_terminal:

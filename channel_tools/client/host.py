@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from channel_tools.diagnose.gpus import Gpu, read_gpus
-from channel_tools.diagnose.host_root import HostRoot
-from channel_tools.diagnose.hosts import LiveHost
+from channel_tools.diagnose.doctor.gpus import Gpu, read_gpus
+from channel_tools.diagnose.doctor.host_root import HostRoot
+from channel_tools.diagnose.doctor.hosts import LiveHost
 from channel_tools.model import environment
 from channel_tools.model.arch import Arch, lookup
 from channel_tools.model.errors import ArchRefusedError

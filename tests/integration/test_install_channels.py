@@ -18,7 +18,7 @@ from channel_tools.client.host import Host, detect_archs, detect_host
 from channel_tools.client.install import prepare
 from channel_tools.client.reader import Reader, open_reader
 from channel_tools.client.selection import select
-from channel_tools.diagnose.hosts import Record, RecordedHost
+from channel_tools.diagnose.doctor.hosts import Record, RecordedHost
 from channel_tools.model.arch import lookup
 from channel_tools.model.errors import AccessError, ArchRefusedError, ChannelError, RocmRefusedError
 from tests.integration.guarded_channel import Way, guarded

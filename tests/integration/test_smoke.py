@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from channel_tools.diagnose.devices import Device
-from channel_tools.diagnose.sampler import Opened
-from channel_tools.diagnose.sampler_readings import Reading
-from channel_tools.diagnose.smoke import Plan, Smoke, run
-from channel_tools.diagnose.step_runner import PROGRAMS, STEPS, Child, Outcome, Step, run_step
+from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.sampler import Opened
+from channel_tools.diagnose.smoke.sampler_readings import Reading
+from channel_tools.diagnose.smoke.smoke import Plan, Smoke, run
+from channel_tools.diagnose.smoke.step_runner import PROGRAMS, STEPS, Child, Outcome, Step, run_step
 from tests.unit.gpu_hosts import PlayedSource
 
 PYTHON = Path(sys.executable)
@@ -271,7 +271,7 @@ def test_steps_and_sampler_together(tmp_path: Path) -> None:
         on = begun[-1:] == ["torch"]
         return [Reading(0, power_watts=600.0 if on else 140.0, busy_percent=97.0 if on else 0.0)]
 
-    from channel_tools.diagnose.smoke import Watcher
+    from channel_tools.diagnose.smoke.smoke import Watcher
 
     ended: list[Outcome] = []
     source = PlayedSource(play)

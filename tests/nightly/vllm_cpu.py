@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "channel_tools" / "diagnose" / "smoke_steps"
+PROGRAMS = ROOT / "channel_tools" / "diagnose" / "smoke" / "steps"
 NEEDED_BYTES = 12 << 30
 SECONDS = 900
 

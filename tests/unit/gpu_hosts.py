@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from channel_tools.diagnose.devices import Device
-from channel_tools.diagnose.sampler_readings import MIB, Reading, Sample
+from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.sampler_readings import MIB, Reading, Sample
 
 SMI = Path(__file__).resolve().parents[1] / "data" / "smi"
 MI250X = ("0000:29:00.0", "0000:2c:00.0", "0000:2f:00.0", "0000:32:00.0")

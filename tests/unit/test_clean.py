@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.diagnose.clean import find_stale
-from channel_tools.diagnose.clean_items import Item, Kept, remove
-from channel_tools.diagnose.hosts import Record, RecordedHost
+from channel_tools.diagnose.cleaning.clean import find_stale
+from channel_tools.diagnose.cleaning.items import Item, Kept, remove
+from channel_tools.diagnose.doctor.hosts import Record, RecordedHost
 from channel_tools.model.errors import StorageError
 
 TRITON_KEY = "A2B3C4D5E6F7" * 4 + "ABCD"

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from channel_tools.diagnose import doctor
-from channel_tools.diagnose.checks import Context, Status
-from channel_tools.diagnose.doctor_data import check_texts, doctor_data
-from channel_tools.diagnose.doctor_docs import table
-from channel_tools.diagnose.gpus import read_gpus, target_name
-from channel_tools.diagnose.hosts import open_host
+from channel_tools.diagnose.doctor import doctor
+from channel_tools.diagnose.doctor.checks import Context, Status
+from channel_tools.diagnose.doctor.data import check_texts, doctor_data
+from channel_tools.diagnose.doctor.docs import table
+from channel_tools.diagnose.doctor.gpus import read_gpus, target_name
+from channel_tools.diagnose.doctor.hosts import open_host
 from channel_tools.model.matrix import read_matrix
 from tests.unit import doctor_hosts
 
@@ -152,7 +152,7 @@ def test_tables_follow_the_matrix_and_the_guards() -> None:
 
 def test_the_page_lists_every_check() -> None:
     assert table() in (ROOT / "docs/doctor.md").read_text(), (
-        "paste: python -m channel_tools.diagnose.doctor_docs"
+        "paste: python -m channel_tools.diagnose.doctor.docs"
     )
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.diagnose.devices import Device, devices_of, matched, read_devices, visible
-from channel_tools.diagnose.hosts import open_host
+from channel_tools.diagnose.doctor.hosts import open_host
 from channel_tools.diagnose.recording import Recording, read_samples
-from channel_tools.diagnose.sampler import SOURCES, Sampler, open_source
-from channel_tools.diagnose.sampler_library import AmdsmiSource
-from channel_tools.diagnose.sampler_programs import (
+from channel_tools.diagnose.smoke.devices import Device, devices_of, matched, read_devices, visible
+from channel_tools.diagnose.smoke.sampler import SOURCES, Sampler, open_source
+from channel_tools.diagnose.smoke.sampler_library import AmdsmiSource
+from channel_tools.diagnose.smoke.sampler_programs import (
     LIST,
     METRIC,
     MONITOR,
@@ -26,7 +26,7 @@ from channel_tools.diagnose.sampler_programs import (
     parse_monitor,
     parse_rocm_smi,
 )
-from channel_tools.diagnose.sampler_readings import (
+from channel_tools.diagnose.smoke.sampler_readings import (
     MIB,
     Reading,
     Sample,
@@ -37,7 +37,7 @@ from channel_tools.diagnose.sampler_readings import (
     size,
     watts,
 )
-from channel_tools.diagnose.sampler_sysfs import SysfsSource
+from channel_tools.diagnose.smoke.sampler_sysfs import SysfsSource
 from tests.unit.gpu_hosts import (
     LAPTOP,
     MI250X,

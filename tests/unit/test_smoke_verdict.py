@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.diagnose import plot
-from channel_tools.diagnose.devices import Device
 from channel_tools.diagnose.recording import Recording
-from channel_tools.diagnose.sampler_readings import MIB, Reading, Sample
-from channel_tools.diagnose.verdict import (
+from channel_tools.diagnose.smoke import plot
+from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.sampler_readings import MIB, Reading, Sample
+from channel_tools.diagnose.smoke.verdict import (
     BUSY_PERCENT,
     LEAST_GPU_SECONDS,
     LEAST_SAMPLES,

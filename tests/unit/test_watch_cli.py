@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from channel_tools.cli.main import app
 from channel_tools.diagnose.recording import read_samples
-from channel_tools.diagnose.sampler_programs import LIST, MONITOR, ROCM_SMI
+from channel_tools.diagnose.smoke.sampler_programs import LIST, MONITOR, ROCM_SMI
 from tests.unit.gpu_hosts import MI250X, MI300X, SMI, Card, recorded_host, write_sysfs
 
 RUNNER = CliRunner()

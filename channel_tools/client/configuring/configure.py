@@ -173,7 +173,7 @@ def read_text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise ChannelToolsError("cannot be read", where=path, found=str(error)) from error
+        raise ChannelToolsError("cannot be read", where=path, found=reason(error)) from error
 
 
 def _notes(wanted: Wanted) -> list[str]:

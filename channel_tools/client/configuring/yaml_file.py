@@ -169,7 +169,7 @@ def _dump(yaml: Any, data: Any, before: str | None, keys: Sequence[str]) -> str:
         return after
     parts = [(new if key in keys else old)[key] for key in old if key in new]
     parts += [new[key] for key in new if key not in old]
-    text = "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
+    text = "".join(part if not part or part.endswith("\n") else f"{part}\n" for part in parts)
     return text if _plain(text) == _plain(after) else after
 
 

@@ -60,7 +60,7 @@ def read_environment(path: Path) -> Wanted:
         data = load_mapping(path.read_text(encoding="utf-8"))
         found = _wanted(path, data)
     except (OSError, UnicodeDecodeError) as error:
-        raise LockError("cannot be read", where=path, found=str(error)) from error
+        raise LockError("cannot be read", where=path, found=reason(error)) from error
     except ChannelToolsError as error:
         error.where = str(path)
         raise

@@ -119,7 +119,7 @@ def read_lock_file(path: Path) -> Lock:
             raise LockError("is too large for a lock file", where=path, wanted=f"at most {LIMIT >> 20} MiB")
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise LockError("cannot be read as a lock file", where=path, found=str(error)) from error
+        raise LockError("cannot be read as a lock file", where=path, found=reason(error)) from error
     try:
         return _read(path, text)
     except ChannelToolsError as error:

@@ -1,0 +1,1 @@
+"""What went stale when arch, ROCm or compiler changed."""

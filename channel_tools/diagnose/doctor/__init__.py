@@ -1,0 +1,1 @@
+"""Checks of a host, before a build or before use."""
