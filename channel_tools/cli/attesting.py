@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from channel_tools.cli.care import tell
+
 if TYPE_CHECKING:
     from channel_tools.channel.publishing.publish import Attest
     from channel_tools.channel.stores.store import Store
@@ -13,13 +15,22 @@ def attester(store: Store, wanted: bool | None) -> Attest | None:
     """Makes attestations by key and sha256; None where none are to be made.
 
     :param wanted: None to do as the channel's settings say
-    :raises AttestationError: the channel has no URL that an attestation could name, or nobody can sign
+    :raises AttestationError: the channel has no URL that an attestation could name, nobody can sign, or none
+        are wanted where the channel requires them
     """
     from channel_tools.channel.settings import Settings, read_settings
     from channel_tools.model.errors import AttestationError
 
     settings = read_settings(store) or Settings()
-    if wanted is False or (wanted is None and settings.attestations != "require"):
+    required = settings.attestations == "require"
+    if wanted is False and required:
+        raise AttestationError(
+            "the channel requires attestations",
+            where=store.address,
+            found="--no-attest",
+            fix="leave that out, or change the channel: `channel init --change --attestations warn`",
+        )
+    if not wanted and not required:
         return None
     from channel_tools.channel.attestations.making import Attester
     from channel_tools.channel.attestations.signer import Signer
@@ -30,4 +41,10 @@ def attester(store: Store, wanted: bool | None) -> Attest | None:
             where=store.address,
             fix="give it one: `rocm-channel channel init --change --url https://...`",
         )
-    return Attester(Signer(), settings.url, settings.publishers).stored
+    made = Attester(Signer(), settings.url, settings.publishers)
+
+    def attest(key: str, sha256: str) -> bytes:
+        tell(f"signing {key}")
+        return made(key, sha256)
+
+    return attest

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from channel_tools.cli import options
-from channel_tools.cli.care import tell
+from channel_tools.cli.attesting import attester
+from channel_tools.cli.care import tell_solves
 
 if TYPE_CHECKING:
-    from channel_tools.channel.publishing.promote import Attest
-    from channel_tools.channel.stores.store import Store
+    pass
 
 
 def promote(
@@ -40,6 +40,7 @@ def promote(
     from channel_tools.channel.publishing.readback import read_back
     from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
+    from channel_tools.cli.progress import Steps
     from channel_tools.model.project import Project
 
     store = open_store(target)
@@ -49,11 +50,14 @@ def promote(
         publisher(),
         options.load_matrix(Project.find()),
         tuple(allow_missing or ()),
-        None if dry_run else _attest(store, attest),
+        None if dry_run else attester(store, attest),
         read_back,
         rehearsal=dry_run,
     )
-    planned, applied = rehearse(store, promotion) if dry_run else apply_promotion(store, promotion, say=tell)
+    with Steps() as steps:
+        planned, applied = (
+            rehearse(store, promotion) if dry_run else apply_promotion(store, promotion, say=steps.say)
+        )
     stored = [addition.key for addition in applied.change.additions]
     if json_:
         options.print_json(
@@ -73,34 +77,9 @@ def promote(
         typer.echo(f"nothing to do: {store.address} has release {release} already")
         return
     for key in stored:
-        typer.echo(f"  {key}")
+        typer.echo(f"  new    {key}")
+    tell_solves(applied.solves)
     if dry_run:
         typer.echo(f"would be promoted to {store.address}; nothing was written")
     else:
         typer.echo(f"promoted {release} to {store.address}")
-
-
-def _attest(store: Store, wanted: bool | None) -> Attest | None:
-    """Attestations by sha256, so that no package has to be fetched."""
-    from channel_tools.channel.settings import Settings, read_settings
-    from channel_tools.model.errors import AttestationError
-
-    settings = read_settings(store) or Settings()
-    if wanted is False or (wanted is None and settings.attestations != "require"):
-        return None
-    if settings.url is None:
-        raise AttestationError(
-            "an attestation names the channel's URL, and the channel has none",
-            where=store.address,
-            fix="give it one: `rocm-channel channel init --change --url https://...`",
-        )
-    from channel_tools.channel.attestations.making import Attester
-    from channel_tools.channel.attestations.signer import Signer
-
-    attester = Attester(Signer(), settings.url, settings.publishers)
-
-    def attest(key: str, sha256: str) -> bytes:
-        tell(f"signing {key}")
-        return attester.stored(key, sha256)
-
-    return attest

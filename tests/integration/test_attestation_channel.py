@@ -37,6 +37,7 @@ from channel_tools.channel.settings import Settings
 from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.model.errors import AttestationError
 from channel_tools.model.matrix import read_matrix
+from channel_tools.model.package import sha256
 from tests.integration.attestation_support import (
     CHANNEL,
     DIGEST,
@@ -245,7 +246,7 @@ def test_a_release_is_attested_where_it_is_published_and_promoted(
     assert len(server.asked) == asked  # what is attested is not signed again
 
     target = _channel(tmp_path / "prod", prod)
-    wish = Promotion(store, published.release.id, "tests", matrix, attest=Attester(signer, prod).stored)
+    wish = Promotion(store, published.release.id, "tests", matrix, attest=Attester(signer, prod))
     planned, _ = promote(target, wish)
     promoted, faults = check_store(target, _records(tmp_path / "prod"), prod, policy)
     assert len(promoted) == len(planned.release.files) and not faults
@@ -276,7 +277,7 @@ def test_who_may_not_publish_publishes_nothing(server: Server, tmp_path: Path, r
 def test_what_an_attester_signs_names_the_label(server: Server, tmp_path: Path) -> None:
     package = tiny_package(tmp_path, "demo")
     attester = Attester(Signer(write_config(server, tmp_path), server.token), CHANNEL)
-    key = f"label/gfx942/linux-64/{package.name}"
-    for bundle, url in ((attester(package), CHANNEL), (attester(package, key), f"{CHANNEL}/label/gfx942")):
+    for folder, url in (("linux-64", CHANNEL), ("label/gfx942/linux-64", f"{CHANNEL}/label/gfx942")):
+        bundle = attester(f"{folder}/{package.name}", sha256(package))
         signed = json.loads(base64.b64decode(json.loads(bundle)["dsseEnvelope"]["payload"]))
         assert signed["predicate"] == {"targetChannel": url}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from channel_tools.channel.attestations.check import Question, check_all
 from channel_tools.channel.attestations.outcome import Outcome, Verdict
@@ -18,7 +17,6 @@ from channel_tools.channel.attestations.sidecar import appended, sigs_additions,
 from channel_tools.channel.attestations.signer import Signer
 from channel_tools.channel.settings import Publisher
 from channel_tools.model.errors import AttestationError
-from channel_tools.model.package import sha256
 
 __all__ = [
     "PREDICATE_TYPE",
@@ -61,21 +59,15 @@ class Attester:
         self.channel_url = channel_url.rstrip("/")
         self.publishers = tuple(publishers)
 
-    def __call__(self, package: Path, key: str = "") -> bytes:
-        """One bundle for a package file.
+    def __call__(self, key: str, digest: str) -> bytes:
+        """One bundle for a file, by its key in the channel and its sha256.
 
-        :param key: where the package goes in the channel: a label is a channel of its own to clients
+        A label is a channel of its own to clients, so the statement names the label that the key is in.
+
         :raises AttestationError: it cannot be made, or consumers would refuse it
         """
-        return self._signed(package.name, sha256(package), key)
-
-    def stored(self, key: str, digest: str) -> bytes:
-        """One bundle for a file that is in a channel already, by its key in this one and its sha256."""
-        return self._signed(key.rsplit("/", 1)[-1], digest, key)
-
-    def _signed(self, file_name: str, digest: str, key: str) -> bytes:
         url = target_channel(self.channel_url, key)
-        return sign(file_name, digest, url, self.signer, self.publishers)[0]
+        return sign(key.rsplit("/", 1)[-1], digest, url, self.signer, self.publishers)[0]
 
 
 def sign(
