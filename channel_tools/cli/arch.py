@@ -15,7 +15,7 @@ def arch(
     ] = None,
     client: Annotated[
         list[str] | None,
-        typer.Option("--client", help="conda, mamba, micromamba, pixi or rattler (default: all)."),
+        typer.Option("--client", help="conda, mamba, micromamba, pixi or rocm-channel (default: all)."),
     ] = None,
     package: Annotated[str | None, typer.Option("--package", help="What to install.")] = None,
     json_: options.Json = False,

@@ -34,7 +34,10 @@ def verify(
     trusted_root: Annotated[
         Path | None,
         typer.Option(
-            "--trusted-root", help="trusted_root.json of a private instance (default: the public one)."
+            "--trusted-root",
+            help="trusted_root.json of a private instance (default: the public one).",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
     json_: options.Json = False,

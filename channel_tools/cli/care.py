@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -12,3 +13,13 @@ Address = Annotated[str, typer.Argument(help="Folder, file:///folder or s3://buc
 def tell(line: str) -> None:
     """Say something on the way, beside the result."""
     typer.echo(line, err=True)
+
+
+def tell_solves(solves: Sequence[Mapping[str, Any]]) -> None:
+    """Say how the new state was read back, and what had to be assumed."""
+    solved = sum(not solve["refused"] for solve in solves)
+    refused = len(solves) - solved
+    typer.echo(f"read back: {solved} environments as the release says, {refused} unknown GPUs refused")
+    assumed = sorted({name for solve in solves for name in solve["assumed"]})
+    if assumed:
+        typer.echo(f"assumed of other channels, which were not read: {', '.join(assumed)}")

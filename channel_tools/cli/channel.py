@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from channel_tools.cli import options
+
+if TYPE_CHECKING:
+    from channel_tools.channel.settings import Settings
 
 app = typer.Typer(
     help="Make a channel, or repair one.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -43,6 +46,9 @@ def init(
     from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
 
+    options.check_toolchain(toolchain)
+    if attestations not in (None, "off", "warn", "require"):
+        raise typer.BadParameter("is off, warn or require", param_hint="--attestations")
     given = {
         "url": url,
         "name": name,
@@ -59,10 +65,13 @@ def init(
         change=change,
         say=lambda line: typer.echo(line, err=True),
     )
+    for note in _missing(settings):
+        typer.echo(f"note: {note}", err=True)
     if json_:
         options.print_json({"version": 1, "changed": changed, "settings": settings.model_dump(mode="json")})
     elif changed:
-        typer.echo(f"{store.address} is a channel{f' for {settings.url}' if settings.url else ''}")
+        verb = "changed the settings of" if change else "made the channel"
+        typer.echo(f"{verb} {store.address}{f', which is read at {settings.url}' if settings.url else ''}")
     else:
         typer.echo(f"nothing to do: {store.address} is a channel with these settings")
 
@@ -89,6 +98,14 @@ def repair(
             typer.echo(line)
     else:
         typer.echo("nothing to repair")
+
+
+def _missing(settings: Settings) -> list[str]:
+    """What attestations need and the channel has not."""
+    if settings.attestations == "off":
+        return []
+    found = [] if settings.url else ["attestations name the channel's address, and it has none: --url"]
+    return found if settings.publishers else [*found, "nobody is named who may sign: --publisher"]
 
 
 def _publisher(text: str) -> dict[str, str]:

@@ -40,9 +40,9 @@ def configure(
     from channel_tools.client.configuring.configure import DEFAULT_FILES, plan, wanted_of
     from channel_tools.client.reader import open_reader
 
+    if client not in DEFAULT_FILES:
+        raise typer.BadParameter(f"is one of {', '.join(DEFAULT_FILES)}", param_hint="--client")
     if undo:
-        if client not in DEFAULT_FILES:
-            raise typer.BadParameter(f"is one of {', '.join(DEFAULT_FILES)}", param_hint="--client")
         target = file or DEFAULT_FILES[client]
         made = config_backup.plan_undo(target) if dry_run else config_backup.undo(target)
         _print(made, dry_run, json_, "would be as before" if dry_run else "is as before")

@@ -41,6 +41,8 @@ def diff(
                 typer.echo(f"  ~ {one.key}: yanked in {a.address if one.a == 'yanked' else b.address} only")
             else:
                 typer.echo(f"  ! {one.key}: other content ({(one.a or '')[:12]} and {(one.b or '')[:12]})")
+    if not found.by_arch():
+        typer.echo("neither has a package")
 
 
 def _yanked(*said: str | None) -> str:

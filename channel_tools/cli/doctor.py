@@ -23,7 +23,13 @@ def doctor(
         str | None, typer.Argument(metavar="[build|use]", help="Only the checks of build hosts, or of users.")
     ] = None,
     root: Annotated[
-        Path | None, typer.Option("--root", help="Look at the host below this folder, or at a recorded one.")
+        Path | None,
+        typer.Option(
+            "--root",
+            help="Look at the host below this folder, or at a recorded one.",
+            exists=True,
+            file_okay=False,
+        ),
     ] = None,
     prefix: Annotated[
         Path | None, typer.Option("--prefix", help="Environment to judge (default: the active one).")

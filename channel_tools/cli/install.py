@@ -24,7 +24,7 @@ Address = Annotated[
 
 def install(
     specs: Annotated[
-        list[str] | None, typer.Argument(help="What to install, as conda match specs.", metavar="[SPECS]...")
+        list[str] | None, typer.Argument(help="What to install, as conda match specs.", metavar="SPECS...")
     ] = None,
     prefix: Annotated[Path | None, typer.Option("--prefix", "-p", help="Folder of the environment.")] = None,
     channel: Address = None,
@@ -49,7 +49,13 @@ def install(
         typer.Option("--attestations", help="off, warn or require (default: as the channel says)."),
     ] = None,
     trusted_root: Annotated[
-        Path | None, typer.Option("--trusted-root", help="trusted_root.json of the Sigstore instance.")
+        Path | None,
+        typer.Option(
+            "--trusted-root",
+            help="trusted_root.json of the Sigstore instance.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     identity: Annotated[
         list[str] | None, typer.Option("--identity", help="Who may sign; with --issuer, may be repeated.")
@@ -98,11 +104,29 @@ def install(
     prepared = attested(prepared, attestations, trusted_root, publishers, attested_as)  # type: ignore[arg-type]
     if not json_:
         for note in (*_public(more_channels), *prepared.notes):
-            typer.echo(printable(note), err=True)
+            typer.echo(f"note: {printable(note)}", err=True)
     if prefix is not None and not dry_run:
+        _check_prefix(prefix)
         check_writable(prefix)
         place(prefix, prepared.records)
     _print(prepared, prefix, dry_run, json_)
+
+
+def _check_prefix(prefix: Path) -> None:
+    """An environment, or a folder without anything of somebody else's."""
+    from channel_tools.model.errors import StorageError
+
+    if not prefix.is_dir() or (prefix / "conda-meta").is_dir():
+        return
+    harmless = {"lost+found", "CACHEDIR.TAG"}
+    others = sorted(one.name for one in prefix.iterdir() if one.name not in harmless and one.name[0] != ".")
+    if others:
+        raise StorageError(
+            "is no environment, and has other files",
+            where=prefix,
+            found=", ".join([*others[:3], *(["..."] if len(others) > 3 else [])]),
+            fix="choose another --prefix, a new or an empty folder",
+        )
 
 
 def _locked(file: Path, channel: str | None, arch: str | None) -> Prepared:
@@ -150,4 +174,7 @@ def _print(prepared: Prepared, prefix: Path | None, dry_run: bool, json_: bool) 
         return
     for record in prepared.records:
         typer.echo(f"  {record['name']:<20} {record['version']:<12} {record['build']}")
-    typer.echo(f"{'would be' if dry_run else 'is'} in {prefix}" if prefix else "solved")
+    if dry_run:
+        typer.echo("this would be installed" + (f" in {prefix}" if prefix else "; nothing was"))
+    else:
+        typer.echo(f"installed in {prefix}")

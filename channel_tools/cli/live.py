@@ -12,6 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from channel_tools.cli.progress import print_table
+
 if TYPE_CHECKING:
     from channel_tools.build.builder import Outcome
 
@@ -72,7 +74,7 @@ class Display:
                 f"{outcome.seconds:.1f} s" if outcome.seconds else "",
                 targets,
             )
-        Console(highlight=False).print(table)
+        print_table(table)
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))

@@ -44,10 +44,10 @@ def mirror(
     if json_:
         options.print_json({"version": 1, "dry_run": dry_run, **done.to_json()})
     else:
-        _print(done, dry_run)
+        _print(done, to.rstrip("/"), dry_run)
 
 
-def _print(done: Mirrored, dry_run: bool) -> None:
+def _print(done: Mirrored, to: str, dry_run: bool) -> None:
     for note in done.notes:
         typer.echo(f"note: {note}", err=True)
     for source in done.plan.sources:
@@ -59,4 +59,4 @@ def _print(done: Mirrored, dry_run: bool) -> None:
     word = "would be fetched" if dry_run else "fetched"
     typer.echo(f"{len(some)} files {word}, {size:.1f} MB; {len(done.present)} were there")
     for name in done.locks:
-        typer.echo(f"{'would be written' if dry_run else 'written'}: {name}")
+        typer.echo(f"{'would be written' if dry_run else 'written'}: {to}/{name}")

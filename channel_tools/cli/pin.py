@@ -95,6 +95,8 @@ def _pin(
     if update and before is not None:
         present = {one.arch: one.packages for one in before.environments if one.arch is not None}
         archs = archs or list(present)
+        releases = {one.rocm for one in before.environments}
+        rocm = rocm or (releases.pop() if len(releases) == 1 else None)
         locked = Locked(present, tuple(update))
     made = make(
         wanted, detect_host(), channel=channel, archs=archs, rocm=rocm, assumed=assumed, locked=locked
@@ -154,7 +156,7 @@ def _print(
         )
         return
     for note in notes:
-        typer.echo(note, err=True)
+        typer.echo(f"note: {note}", err=True)
     for key, some in changes.items():
         for name, old, new in some:
             typer.echo(f"{key}: {name}: {old or 'not there'} -> {new or 'not there'}")

@@ -1,12 +1,14 @@
-"""Progress bars of downloads and copies: on a terminal, and only for work of more than two seconds."""
+"""What is said while work goes on: bars of downloads and copies, and the steps of a publish."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from types import TracebackType
 
-from rich.console import Console
+import typer
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -16,12 +18,19 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 QUIET_S = 2.0
+LOG_S = 10.0
+LOG_WIDTH = 200
+_COUNTED = re.compile(r" \((\d+) of \d+\)$")
 
 
 class ByteBars:
-    """One bar a file. Methods may be called from any thread; without a terminal they do nothing."""
+    """One bar a file, once the work takes more than two seconds.
+
+    Methods may be called from any thread. Without a terminal there are no bars.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._console = Console(stderr=True, highlight=False, quiet=quiet)
@@ -73,3 +82,49 @@ class ByteBars:
             task = self._tasks.pop(name, None)
             if task is not None:
                 self._progress.remove_task(task)
+
+
+class Steps:
+    """Lines on the way. Those that count, as ``storing x (3 of 20)``, would bury the result.
+
+    A terminal shows the newest of them only, and takes it away at the end; a log gets the first of each row
+    and then one every ten seconds.
+    """
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._status = self._console.status("")
+        self._logged = 0.0
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status.stop()
+
+    def say(self, line: str) -> None:
+        """Say a line: on standard error, where results are not."""
+        counted = _COUNTED.search(line)
+        if counted is None:
+            self._status.stop()
+            self._console.print(line, soft_wrap=True, markup=False)
+        elif self._console.is_terminal:
+            self._status.update(Text(line))
+            self._status.start()
+        elif counted[1] == "1" or time.monotonic() - self._logged >= LOG_S:
+            self._logged = time.monotonic()
+            self._console.print(line, soft_wrap=True, markup=False)
+
+
+def print_table(table: RenderableType) -> None:
+    """Print a table: whole lines without blanks at their end, where there is no terminal."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console.width = LOG_WIDTH
+    with console.capture() as text:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in text.get().splitlines()))

@@ -56,7 +56,9 @@ def prune(
         typer.echo(f"stays: {file.key} ({file.why}, but {file.kept})")
     count = len(made.gone) + len(made.stray)
     mib = made.size / 2**20
-    if yes:
+    if not count:
+        typer.echo("nothing to delete")
+    elif yes:
         typer.echo(f"{count} files deleted, {mib:.1f} MiB")
     else:
-        typer.echo(f"{count} files, {mib:.1f} MiB" + ("; give --yes to delete them" if count else ""))
+        typer.echo(f"{count} files, {mib:.1f} MiB; give --yes to delete them")

@@ -9,6 +9,7 @@ import typer
 
 from channel_tools.cli import options
 from channel_tools.cli.attesting import attester
+from channel_tools.cli.care import tell_solves
 
 if TYPE_CHECKING:
     from channel_tools.channel.publishing.publish import Published
@@ -37,17 +38,19 @@ def publish(
     from channel_tools.channel.publishing.publish import Publisher
     from channel_tools.channel.stores.opening import open_store
     from channel_tools.channel.who import publisher
+    from channel_tools.cli.progress import Steps
     from channel_tools.model.project import Project
 
     store = open_store(channel)
-    made = Publisher(
-        store,
-        options.load_matrix(Project.find()),
-        publisher(),
-        tuple(allow_missing or ()),
-        None if dry_run else attester(store, attest),
-        lambda line: typer.echo(line, err=True),
-    ).publish(packages, dry_run=dry_run)
+    with Steps() as steps:
+        made = Publisher(
+            store,
+            options.load_matrix(Project.find()),
+            publisher(),
+            tuple(allow_missing or ()),
+            None if dry_run else attester(store, attest),
+            steps.say,
+        ).publish(packages, dry_run=dry_run)
     if json_:
         options.print_json(
             {
@@ -72,12 +75,7 @@ def _show(made: Published, address: str, dry_run: bool) -> None:
         return
     for file in release.files:
         typer.echo(f"  {'new  ' if file.key in made.stored else 'there'}  {file.key}")
-    solved = sum(not solve["refused"] for solve in made.solves)
-    refused = len(made.solves) - solved
-    typer.echo(f"read back: {solved} environments as the release says, {refused} unknown GPUs refused")
-    assumed = sorted({name for solve in made.solves for name in solve["assumed"]})
-    if assumed:
-        typer.echo(f"assumed of other channels, which were not read: {', '.join(assumed)}")
+    tell_solves(made.solves)
     if dry_run:
         typer.echo(f"would be published to {address}; nothing was written")
     else:

@@ -118,7 +118,7 @@ def keep(
     try:
         plot.draw(recording, output / PLOT, title=head[0], subtitle=head[1], asked=asked)
     except ImportError:
-        typer.echo("no plot.png: matplotlib is not installed (pip install 'rocm-channel[plot]')", err=True)
+        typer.echo("no plot.png: matplotlib is not installed (pip install matplotlib)", err=True)
 
 
 def _unmasked(environ: Any) -> dict[str, str]:

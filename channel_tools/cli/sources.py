@@ -41,8 +41,9 @@ def list_command(
         data = [text.source_json(store, source) for source in sources]
         options.print_json({"version": 1, "store": str(store.root), "sources": data})
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from channel_tools.cli.progress import print_table
 
     table = Table(box=None, pad_edge=False)
     for title in ("file", "in the store", "size", "sha256", "needed by"):
@@ -51,10 +52,7 @@ def list_command(
         state, size = store.state(source)
         users = "\n".join(text.users(source.uses))
         table.add_row(source.name, state, text.mib(size), f"{source.sha256[:12]}...", users)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 200
-    console.print(table)
+    print_table(table)
     for source in sources:
         for url in source.urls:
             typer.echo(f"  {url}")

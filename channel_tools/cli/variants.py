@@ -20,10 +20,10 @@ def variants(json_: Json = False) -> None:
             }
         )
         return
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from channel_tools.cli.progress import print_table
+
     for group in matrix.zip_groups:
         table = Table(title=f"one of {len(matrix.values[group[0]])} columns", title_justify="left")
         for key in group[:1]:
@@ -32,7 +32,7 @@ def variants(json_: Json = False) -> None:
                 table.add_column(value)
         for key in group[1:]:
             table.add_row(key, *(_short(value) for value in matrix.values[key]))
-        console.print(table)
+        print_table(table)
     zipped = {key for group in matrix.zip_groups for key in group}
     table = Table(title="and one value of each", title_justify="left")
     table.add_column("key")
@@ -40,7 +40,7 @@ def variants(json_: Json = False) -> None:
     for key, values in matrix.values.items():
         if key not in zipped:
             table.add_row(key, ", ".join(values))
-    console.print(table)
+    print_table(table)
 
 
 def _short(value: str) -> str:

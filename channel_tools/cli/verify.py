@@ -116,16 +116,12 @@ def _print(
 
 
 def _print_text(reports: Sequence[Report], comparison: Comparison | None, *, diff: bool) -> None:
-    from rich.console import Console
-
+    from channel_tools.cli.progress import print_table
     from channel_tools.verify import text
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 200
     failed = [report for report in reports if report.verdict == "fail"]
     if not diff:
-        console.print(text.table(reports))
+        print_table(text.table(reports))
         for line in text.notes(reports):
             typer.echo(line)
     for report in failed:

@@ -65,6 +65,8 @@ def wheels(
             {"version": 1, "to": store.address, "dry_run": dry_run, **changes.to_json(), "notes": notes}
         )
         return
+    if (yank or unyank) and changes.pages and not dry_run:
+        typer.echo(f"yanked: {yank}" if yank else f"back: {unyank}")
     for note in notes:
         typer.echo(f"note: {note}", err=True)
     for key in changes.there:

@@ -12,7 +12,7 @@ from channel_tools.client.host import Host, isa_of
 from channel_tools.client.reader import Look, Offer, Reader
 from channel_tools.model.arch import Arch
 
-CLIENTS = ("conda", "mamba", "micromamba", "pixi", "rattler")
+CLIENTS = ("conda", "mamba", "micromamba", "pixi", "rocm-channel")
 TOP = ("vllm-rocm", "pytorch-rocm", "rocm-canary")
 
 
@@ -100,16 +100,14 @@ def report(
     releases = [rocm] if rocm else list(look.offer.releases[-1:])
     commands = []
     for client in clients:
-        if arch and rocm and client == "rattler":
+        if arch and rocm and client == "rocm-channel":
             commands.append(("rocm-channel", "this host, found by itself", _own(reader, look, package)))
         for one in archs:
             for release in releases:
                 if combined_label(one.target, release) not in look.labels:
                     continue
                 purpose = f"declared for {one.target} and ROCm {release}"
-                commands.append(
-                    (_program(client), purpose, _declared(client, reader, look, one, release, package))
-                )
+                commands.append((client, purpose, _declared(client, reader, look, one, release, package)))
         if arch and rocm and client == "pixi" and rocm_label(rocm) in look.labels:
             commands.append(
                 ("pixi 0.82 or newer", "GPU found by itself", _pixi(reader, look, rocm_label(rocm), package))
@@ -171,12 +169,8 @@ def _others(host: Host) -> str:
     return f". Clients that do not ask take {best.target}, which has most compute units"
 
 
-def _program(client: str) -> str:
-    return "rocm-channel" if client == "rattler" else client
-
-
 def _declared(client: str, reader: Reader, look: Look, arch: Arch, rocm: str, package: str) -> str:
-    if client == "rattler":
+    if client == "rocm-channel":
         return _own(reader, look, package, f" --arch {arch.target} --rocm {rocm}")
     label = combined_label(arch.target, rocm)
     if client == "pixi":

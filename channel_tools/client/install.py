@@ -6,26 +6,25 @@ what is refused afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from channel_tools.channel.attestations.outcome import Outcome, demand
 from channel_tools.channel.attestations.policy import Mode, Policy
-from channel_tools.channel.folder import FolderChannel
 from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
 from channel_tools.channel.settings import Publisher
 from channel_tools.client.host import Host, detect_host
 from channel_tools.client.prefix_facts import PrefixFacts, from_elsewhere, kept_declarations, read_prefix
-from channel_tools.client.reader import Look, Offer, Reader, open_reader
+from channel_tools.client.reader import Look, Offer, Reader
 from channel_tools.client.selection import Selection, label_of, select
 from channel_tools.client.solved_checks import check
-from channel_tools.client.solving import Priority, Record, host_packages, place, request, solve
+from channel_tools.client.solving import Priority, Record, host_packages, request, solve
 from channel_tools.model.errors import ChannelError, DependencyError
 from channel_tools.model.redaction import redact
 
-__all__ = ["Offer", "Prepared", "Selection", "attested", "install", "prepare", "read_offer", "select"]
+__all__ = ["Offer", "Prepared", "Selection", "attested", "prepare", "select"]
 
 
 @dataclass(frozen=True)
@@ -137,46 +136,6 @@ def shown(record: Record) -> dict[str, Any]:
     """A record for people and scripts: without the installer's part, and without credentials."""
     texts = {key: redact(str(record[key])) for key in ("channel", "url") if record.get(key)}
     return {**{key: value for key, value in record.items() if key != "record"}, **texts}
-
-
-def read_offer(channel: FolderChannel | Reader) -> Offer:
-    """The archs and releases that a channel has packages for, from its index.
-
-    :raises ChannelError: no channel there
-    """
-    return _reader(channel).look().offer
-
-
-def install(
-    channel: FolderChannel | Reader,
-    prefix: Path | None,
-    specs: Sequence[str],
-    selection: Selection,
-    extra_channels: Sequence[str] = (),
-    *,
-    dry_run: bool = False,
-    priority: Priority = "strict",
-) -> list[Mapping[str, Any]]:
-    """Solve for a selection that was made, check, and install into ``prefix`` unless it is a dry run.
-
-    :returns: the records of the whole environment: name, version, build, channel, url, sha256, size
-    :raises ChannelToolsError: as :func:`prepare`, and StorageError where the prefix cannot be written
-    """
-    reader = _reader(channel)
-    look = reader.look([selection.label] if selection.label else [])
-    if selection.label is not None and selection.label not in look.labels:
-        raise ChannelError(f"has no label {selection.label}", where=reader.shown)
-    kept = [name for name in read_prefix(prefix).names if name not in _names(specs)]
-    asked = request(reader, [*specs, *kept], selection, extra_channels, priority, host_packages())
-    records = solve(reader, asked, prefix)
-    check(reader, look.names, records, None, None)
-    if prefix is not None and not dry_run:
-        place(prefix, records)
-    return [shown(record) for record in records]
-
-
-def _reader(channel: FolderChannel | Reader) -> Reader:
-    return channel if isinstance(channel, Reader) else open_reader(channel.path)
 
 
 def _names(specs: Sequence[str]) -> set[str]:

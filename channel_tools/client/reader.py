@@ -6,6 +6,7 @@ Indexes are read by py-rattler in a child process, with the user's own credentia
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from channel_tools.model.errors import AccessError, ChannelError
 from channel_tools.model.redaction import redact
 
 _CHECK = "check the address given by --channel"
+_SIGNED = re.compile(r"\?(x-id|X-Amz)[^\s)]*")
 _TOKEN = re.compile(r"^(/t/)[^/]+(?=/|$)")
 
 
@@ -93,9 +95,7 @@ class Reader:
         except rattler_process.RattlerCallError as error:
             raise reading_error(self.shown, str(error)) from error
         if not found["names"]:
-            raise ChannelError(
-                "no packages here", where=self.shown, fix="check the address given by --channel"
-            )
+            raise ChannelError("no packages here", where=self.shown, fix=_CHECK)
         texts = {key: found["files"].get(url) for key, url in wanted.items()}
         files = self.store or _Served(
             redact(self.url), {key: text.encode() for key, text in texts.items() if text is not None}
@@ -153,26 +153,37 @@ def open_reader(address: str | Path) -> Reader:
 
 def open_dependency(channel: str) -> str:
     """A channel that comes after ours, as the solver takes it: a URL where one is known."""
-    if Path(channel).is_dir():
+    if Path(channel).is_dir() or channel.startswith(("/", "./", "../")):
         return Path(channel).resolve().as_uri()
     return (read_names().resolve(channel) or channel) if is_name(channel) else channel
 
 
-def reading_error(where: str, text: str) -> ChannelError | AccessError:
+def reading_error(where: str, text: str, fix: str = _CHECK) -> ChannelError | AccessError:
     """The error of a channel that py-rattler could not read."""
-    found = redact(text.strip())
+    found = _SIGNED.sub("", redact(text.strip()))
+    file = os.environ.get("RATTLER_AUTH_FILE", "")
+    if file and file in text:
+        return AccessError(
+            "the file of credentials cannot be used",
+            where=file,
+            found=found,
+            fix="docs/access.md shows its form, and what RATTLER_AUTH_FILE is for",
+        )
     if any(sign in text for sign in ("(401", "(403", "AccessDenied", "InvalidAccessKeyId")):
+        gone = (
+            f"; RATTLER_AUTH_FILE names {file}, which is not there"
+            if file and not Path(file).exists()
+            else ""
+        )
         return AccessError(
             "is not readable with the credentials that were sent, if any",
             where=where,
             found=found,
-            fix="docs/access.md says where each client takes its credentials from",
+            fix=f"docs/access.md says where each client takes its credentials from{gone}",
         )
     if "could not find subdir" in text:
-        return ChannelError("is no channel", where=where, found=found, fix=_CHECK)
-    return ChannelError(
-        "cannot be read", where=where, found=found, fix="check the address given by --channel"
-    )
+        return ChannelError("is no channel", where=where, found=found, fix=fix)
+    return ChannelError("cannot be read", where=where, found=found, fix=fix)
 
 
 def _offer(selectors: Sequence[dict[str, Any]]) -> Offer:

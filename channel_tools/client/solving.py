@@ -61,13 +61,14 @@ def solve(
     :raises DependencyError: no combination satisfies the specs; has the solver's reasons
     :raises ChannelError: a channel cannot be read
     :raises AccessError: a channel wants a credential
+    :raises StorageError: the records of the prefix cannot be read
     """
     payload = {**asked, "prefix": str(prefix) if prefix else None, "dry_run": True, "whole": True}
     payload["unlocked"] = list(unlocked)
     try:
         records: list[Record] = rattler_process.call("solve", payload)
     except rattler_process.RattlerCallError as error:
-        raise _solve_error(reader, asked, error) from error
+        raise _solve_error(reader, payload, error) from error
     return records
 
 
@@ -102,7 +103,10 @@ def _solve_error(
 ) -> ChannelToolsError:
     text = str(error)
     if error.kind == "GatewayError":
-        return reading_error(reader.shown, text)
+        unread = _unread(text, asked["channels"])
+        if unread is None or reader.owns(unread):
+            return reading_error(reader.shown, text)
+        return reading_error(redact(unread), text, "check the address given by -c")
     if error.kind == "InvalidMatchSpecError":
         return DependencyError(
             "is no match spec",
@@ -110,9 +114,23 @@ def _solve_error(
             found=redact(text.strip()),
             wanted="for instance 'vllm-rocm =0.26.0'",
         )
+    if "conda-meta" in text and "os error" in text:
+        return StorageError(
+            "has records that cannot be read",
+            where=asked["prefix"],
+            found=redact(text.strip()),
+            fix="make its files readable, or choose another --prefix",
+        )
     return DependencyError(
         f"no environment with {', '.join(asked['specs'])} is possible",
         where=reader.shown,
         found=redact(text.strip()),
         fix="give a channel that has what is missing with -c, or ask for less",
     )
+
+
+def _unread(text: str, channels: Sequence[str]) -> str | None:
+    """The channel whose address, or name, is in a message of the gateway."""
+    marks = {channel: channel.rstrip("/") if "://" in channel else f"/{channel}" for channel in channels}
+    named = [channel for channel in channels if f"{marks[channel]}/" in text]
+    return max(named, key=lambda channel: len(marks[channel]), default=None)

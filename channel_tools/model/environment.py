@@ -17,6 +17,7 @@ VARIABLES = {
     "ROCM_CHANNEL_CPUS": "processors that one build may use (set for each build by `rocm-channel build`)",
     "ROCM_CHANNEL_MEMORY_MIB": "memory in MiB that one build may use (set for each build)",
     "ROCM_PATH": "root of the ROCm installation (default: /opt/rocm)",
+    "ROCM_CHANNEL_TRACEBACK": "1: show where in the code an internal error was raised, without credentials",
     "MAX_JOBS": "compiler jobs of one build; overrides what processors and memory allow",
     "SOURCE_MIRROR": "address that recipes try first for their sources; not part of any hash",
     "HIP_CLANG_PATH": "folder of the HIP compiler when it is not in ROCm's lib/llvm/bin",

@@ -41,7 +41,7 @@ class ChannelToolsError(Exception):
     def __str__(self) -> str:
         head = f"{self.where}: {self.what}" if self.where else self.what
         details = [
-            f"  {label}: {text}"
+            f"  {label}: {text.replace(chr(10), chr(10) + '    ')}"
             for label, text in (("found", self.found), ("wanted", self.wanted), ("fix", self.fix))
             if text
         ]

@@ -20,7 +20,13 @@ _REASONS = {
     errno.EACCES: ("permission denied", "choose a folder that you can write, or change its owner"),
     errno.EPERM: ("permission denied", "choose a folder that you can write, or change its owner"),
     errno.ENOTDIR: ("a part of the path is a file", "choose another folder"),
+    errno.EEXIST: ("it is a file", "choose another folder"),
 }
+
+
+def reason(error: Exception) -> str:
+    """What was wrong, in words: of an ``OSError`` without number and path, which a message has already."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:
@@ -65,7 +71,8 @@ def locked(lock: Path) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         handle = lock.open("w")
     with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        with storage_errors(lock):
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 

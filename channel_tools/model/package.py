@@ -12,6 +12,8 @@ from typing import Any
 from channel_tools.model.errors import DamagedFileError
 
 SUFFIXES = (".conda", ".tar.bz2")
+METADATA_LIMIT = 16 << 20
+"""Bytes of a metadata file that are read at most: a few kilobytes of a hostile package may hold gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ def read_package(path: Path) -> Package:
     try:
         for tar, member in stream_conda_info(str(path)):
             if member.name in wanted:
+                if member.size > METADATA_LIMIT:
+                    raise ValueError(f"{member.name} of {member.size} bytes")
                 handle = tar.extractfile(member)
                 found[member.name] = json.load(handle) if handle else {}
             if len(found) == len(wanted):
@@ -76,7 +80,7 @@ def read_package(path: Path) -> Package:
             build_number=int(index["build_number"]),
             subdir=index["subdir"],
             depends=tuple(index.get("depends", ())),
-            extra=found.get("info/about.json", {}).get("extra", {}),
+            extra=_mapping(_mapping(found.get("info/about.json")).get("extra")),
         )
     except FileNotFoundError:
         raise
@@ -84,6 +88,10 @@ def read_package(path: Path) -> Package:
         raise DamagedFileError(
             "cannot be read as a conda package", where=path, found=f"{type(error).__name__}: {error}"
         ) from error
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def sha256(path: Path) -> str:

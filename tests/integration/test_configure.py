@@ -111,6 +111,11 @@ def test_twice_is_once_and_another_arch_takes_the_label_away(home: Path) -> None
     assert any("conda-amdgpu-arch" in note for note in undeclared.notes)
 
 
+def test_a_new_file_is_whole_at_once(home: Path) -> None:
+    config_backup.apply(made())
+    assert not made().changes, "not even an empty line"
+
+
 def test_it_warns_of_the_public_name(home: Path) -> None:
     assert any("public channel of that name" in note and "anybody" in note for note in made().notes)
     assert any("mamba does not find" in note for note in made("mamba", arch=None).notes)

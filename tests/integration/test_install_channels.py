@@ -273,7 +273,7 @@ def test_rocm_is_refused_by_release(folder: Path) -> None:
         prepare(open_reader(folder), ["vllm-rocm"], host=Host(MACHINE.archs, "6.4", Path("/opt/rocm")))
 
 
-@pytest.mark.parametrize("client", ["conda", "mamba", "micromamba", "pixi", "rattler"])
+@pytest.mark.parametrize("client", ["conda", "mamba", "micromamba", "pixi", "rocm-channel"])
 def test_arch_shows_a_command_for_each_client(folder: Path, client: str) -> None:
     reader = open_reader(folder)
     look = reader.look("all")
@@ -281,7 +281,7 @@ def test_arch_shows_a_command_for_each_client(folder: Path, client: str) -> None
     assert found.arch == GFX942 and found.rocm == "7.2" and found.reasons == ()
     declared = [command for _, purpose, command in found.commands if "declared" in purpose]
     assert len(declared) == 1
-    if client == "rattler":
+    if client == "rocm-channel":
         assert declared[0].endswith("-c conda-forge --arch gfx942 --rocm 7.2 --prefix ./rocm vllm-rocm")
         assert found.commands[0][2].endswith("-c conda-forge --prefix ./rocm vllm-rocm")
     else:
@@ -345,3 +345,24 @@ def test_arch_of_a_host_with_two_kinds_says_what_others_take(
     found = report(detect_host(RecordedHost(tmp_path, Record())), reader, reader.look("all"), ["conda"])
     assert found.arch is None and "take gfx942, which has most compute units" in " ".join(found.reasons)
     assert len([one for one in found.commands if "declared" in one[1]]) == 2
+
+
+def test_the_channel_that_cannot_be_read_is_named(folder: Path, tmp_path: Path) -> None:
+    words = ("install", "--channel", folder, *HERE, "--prefix", tmp_path / "env", "vllm-rocm")
+    for further in ("./not-there", tmp_path / "not-there"):
+        done = rocm_channel(*words, "-c", further, cwd=tmp_path)
+        assert done.returncode == 40 and "address given by -c" in done.stderr
+        assert done.stderr.startswith(f"error: {(tmp_path / 'not-there').as_uri()}: is no channel")
+
+
+def test_a_folder_with_other_files_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "home-of-somebody"
+    prefix.mkdir()
+    (prefix / "thesis.tex").touch()
+    words = ("install", "--channel", folder, *HERE, "--prefix", prefix, "vllm-rocm")
+    done = rocm_channel(*words)
+    assert done.returncode == 41 and "thesis.tex" in done.stderr
+    assert [one.name for one in prefix.iterdir()] == ["thesis.tex"]
+    (prefix / "thesis.tex").unlink()
+    assert rocm_channel(*words).returncode == 0, "an empty folder will do"
+    assert rocm_channel(*words).returncode == 0, "and so will an environment"

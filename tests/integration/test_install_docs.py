@@ -239,7 +239,7 @@ def test_the_commands_of_arch_are_those_of_the_page(channels: Channels) -> None:
         Host((known,), "7.2", Path("/opt/rocm")),
         reader,
         look,
-        ("conda", "mamba", "micromamba", "pixi", "rattler"),
+        ("conda", "mamba", "micromamba", "pixi", "rocm-channel"),
     )
     assert len(found.commands) == 8
     for client, purpose, text in found.commands:

@@ -19,6 +19,7 @@ from channel_tools.client.configuring.yaml_file import edit_condarc, edit_enviro
 from channel_tools.client.selection import label_of
 from channel_tools.model.arch import lookup
 from channel_tools.model.errors import ArchRefusedError, ChannelToolsError
+from channel_tools.model.files import reason
 from channel_tools.model.redaction import redact
 
 Client = Literal["conda", "mamba", "pixi", "environment"]

@@ -18,6 +18,7 @@ from channel_tools.client.locks.lock_files import LockedEnvironment, LockedPacka
 from channel_tools.client.locks.yaml_text import dump, load_mapping
 from channel_tools.client.solving import Record
 from channel_tools.model.errors import ChannelToolsError, LockError
+from channel_tools.model.files import reason
 from channel_tools.model.redaction import redact
 
 SHADOWING = ("torch", "triton", "vllm", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "amdsmi")

@@ -25,6 +25,7 @@ from channel_tools.channel.care.locks import explicit_entries
 from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
 from channel_tools.client.addresses import Place, build_of, place_of, without_credentials
 from channel_tools.model.errors import ChannelToolsError, LockError
+from channel_tools.model.files import reason
 from channel_tools.model.redaction import redact
 
 Format = Literal["explicit", "rattler", "conda-lock", "environment"]

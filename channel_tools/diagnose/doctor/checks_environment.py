@@ -82,7 +82,8 @@ def clients(context: Context) -> Outcome:
         return c.warning(
             f"only {', '.join(dict.fromkeys(other))}", f"{label}; or install pixi {versions.pixi} or newer"
         )
-    return c.info("no client was found", "pip install rocm-channel, or install pixi")
+    fix = f"install pixi {versions.pixi} or newer, or rocm-channel from its checkout (pip install -e .)"
+    return c.info("no client was found", fix)
 
 
 def _plugin(context: Context, folder: str) -> bool:

@@ -107,7 +107,11 @@ def interpreter(prefix: Path | None, own: Path) -> Path:
         return own
     found = prefix.absolute() / "bin" / "python"
     if not os.access(found, os.X_OK):
-        raise ToolMissingError("there is no Python", where=found, fix="give the prefix of an environment")
+        raise ToolMissingError(
+            "there is no Python, which runs the steps",
+            where=found,
+            fix="give the prefix of an environment that has one, or install python into this one",
+        )
     return found
 
 
