@@ -265,17 +265,26 @@ def _attest(payload: Json) -> Any:
 
 
 def _assemble(payload: Json) -> Any:
-    """Build bridge packages into one channel folder: ``{"output": path, "bridges": [...]}``."""
+    """Build bridge packages into one channel folder, or take those that the folder ``before`` has.
+
+    ``{"output": path, "bridges": [...], "before": path}``
+    """
+    import shutil
     import tempfile
     from pathlib import Path
 
     from rattler_build import Stage0Recipe
 
-    from channel_tools.build.host_tools import bridge_recipe
+    from channel_tools.build.host_tools import bridge_build, bridge_recipe
 
     output = Path(payload["output"])
     with tempfile.TemporaryDirectory(prefix="rocm-channel-bridges-") as scratch:
         for bridge in payload["bridges"]:
+            name = f"{bridge['name']}-{bridge['version']}-{bridge_build(bridge)}.conda"
+            before = Path(payload["before"], "linux-64", name)
+            if before.is_file():
+                shutil.copyfile(before, output / "linux-64" / name)
+                continue
             folder = Path(scratch, bridge["name"])
             for name, text in bridge["files"].items():
                 file = folder / "files" / name

@@ -7,6 +7,7 @@ no compiler. A package built with them has another hash (variant key ``toolchain
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from channel_tools.model.files import check_writable, locked, write_text_whole
 GCC_OF_LIBSTDCXX = {29: "11", 30: "12", 31: "13.1", 32: "13.2", 33: "14", 34: "15"}
 STATE = "host-tools.json"
 # Raised when bridges come out differently for the same host.
-LAYOUT = 1
+LAYOUT = 2
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def _assemble(channel: Path, state: dict[str, Any]) -> None:
     try:
         for subdir in ("linux-64", "noarch"):
             (partial / subdir).mkdir(parents=True)
-        rattler_process.call("assemble", {"output": str(partial), "bridges": state["bridges"]})
+        # What was made before stays as it is, to the byte: locks name its sha256.
+        payload = {"output": str(partial), "bridges": state["bridges"], "before": str(channel)}
+        rattler_process.call("assemble", payload)
         write_text_whole(partial / STATE, json.dumps(state, indent=1) + "\n")
         if channel.exists():
             shutil.rmtree(channel)
@@ -261,6 +264,12 @@ def _libstdcxx_version(gxx: Path) -> str:
     return GCC_OF_LIBSTDCXX.get(int(match[1]), "16" if int(match[1]) > 34 else "10")
 
 
+def bridge_build(bridge: Mapping[str, Any]) -> str:
+    """Build string of a bridge. Another content has another one: caches and locks go by file names."""
+    content = json.dumps([LAYOUT, bridge], sort_keys=True).encode()
+    return f"hosttools_h{hashlib.sha256(content).hexdigest()[:7]}_0"
+
+
 def bridge_recipe(bridge: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe of one bridge, for rattler-build; its files lie in ``files/`` beside it."""
     requirements: dict[str, Any] = {"run": list(bridge["depends"])}
@@ -270,7 +279,7 @@ def bridge_recipe(bridge: Mapping[str, Any]) -> dict[str, Any]:
         "package": {"name": bridge["name"], "version": bridge["version"]},
         "build": {
             "number": 0,
-            "string": "hosttools_0",
+            "string": bridge_build(bridge),
             "script": ['cp -a files/. "$PREFIX/"'] if bridge["files"] else ["true"],
             "prefix_detection": {"ignore": True},
         },

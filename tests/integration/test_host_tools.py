@@ -73,7 +73,8 @@ def test_versions_are_those_of_the_programs(tmp_path: Path) -> None:
 def test_a_bridge_is_made_again_when_the_host_has_another_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_host_tools(tmp_path / "tools", "11")
+    first = make_host_tools(tmp_path / "tools", "11")
+    before = {path.name: path.read_bytes() for path in first.channel.glob("linux-64/*.conda")}
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "git").write_text("#!/bin/sh\necho git version 99.1.2\n")
@@ -83,6 +84,24 @@ def test_a_bridge_is_made_again_when_the_host_has_another_tool(
     assert again.fresh
     versions = {record["name"]: record["version"] for record in FolderChannel(again.channel).records()}
     assert versions["git"] == "99.1.2"
+    after = {path.name: path.read_bytes() for path in again.channel.glob("linux-64/*.conda")}
+    kept = {name: content for name, content in before.items() if not name.startswith("git-")}
+    assert kept.items() < after.items(), "what is the same keeps its bytes, so locks and caches hold"
+
+
+def test_another_content_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("one", "two"):
+        programs = tmp_path / folder
+        programs.mkdir()
+        (programs / "git").write_text("#!/bin/sh\necho git version 99.1.2\n")
+        (programs / "git").chmod(0o755)
+        with monkeypatch.context() as patch:
+            patch.setenv("PATH", str(programs), prepend=":")
+            make_host_tools(tmp_path / f"tools-{folder}", "11")
+    names = [
+        {path.name for path in tmp_path.glob(f"tools-{folder}/linux-64/git-*")} for folder in ("one", "two")
+    ]
+    assert len(names[0] | names[1]) == 2
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
 
 
