@@ -26,8 +26,8 @@ def wheels(
     arch: Annotated[
         str | None, typer.Option("--arch", help="GPU target that the wheels must be for.")
     ] = None,
-    channel_url: Annotated[
-        str | None, typer.Option("--channel-url", help="Where consumers read, for the commands on the page.")
+    url: Annotated[
+        str | None, typer.Option("--url", help="Where consumers read, for the commands on the page.")
     ] = None,
     policy: Annotated[
         Path | None, typer.Option("--policy", help="Policy of verify that each wheel must keep.", exists=True)
@@ -56,7 +56,7 @@ def wheels(
     index = WheelIndex(store, publisher(), tell)
     candidates = _checked(paths or [], arch, rocm, policy)
     if paths:
-        changes = index.add(candidates, url=channel_url, dry_run=dry_run)
+        changes = index.add(candidates, url=url, dry_run=dry_run)
     else:
         changes = index.yank(str(yank or unyank), reason if yank else None, dry_run=dry_run)
     notes = [note for one in candidates for note in one.notes]

@@ -497,7 +497,7 @@ def test_the_command(tmp_path: Path, binaries: dict[str, bytes]) -> None:
     assert dry.returncode == 0 and json.loads(dry.stdout)["stored"] == [KEY.format("gfx942")]
     assert not root.exists()
     url = "https://wheels.example.com/"
-    done = rocm_channel("wheels", built, "--to", root, "--rocm", "7.2", "--channel-url", url)
+    done = rocm_channel("wheels", built, "--to", root, "--rocm", "7.2", "--url", url)
     assert done.returncode == 0 and "its own code still says 1.0" in done.stderr, done.stderr
     top = (root / "index.html").read_text()
     assert "pip install --index-url https://wheels.example.com/rocm72/gfx942/simple/ hip-demo" in top
