@@ -16,6 +16,7 @@ from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import apply
 from channel_tools.channel.transaction.change import Change, Replacement
 from channel_tools.model.errors import ChannelError
+from channel_tools.model.redaction import redact
 
 
 def init_channel(
@@ -77,6 +78,14 @@ def _settings(store: Store, values: Mapping[str, Any]) -> Settings:
                 fix="see --url",
             )
         values = {**values, "url": url.rstrip("/")}
+    for channel in (url, *(values.get("dependency_channels") or ())):
+        if channel is not None and redact(channel, {}) != channel:
+            raise ChannelError(
+                "has a credential in the address of a channel, which everybody could read",
+                where=store.address,
+                found=redact(channel),
+                fix="leave it out; docs/access.md says where each client takes its credentials from",
+            )
     try:
         return Settings.model_validate(values)
     except ValidationError as error:

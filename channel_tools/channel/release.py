@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from channel_tools.channel.layout import RELEASES
 from channel_tools.channel.stores.store import Store
@@ -34,6 +34,15 @@ class ReleaseFile(BaseModel):
     attestation: str | None = None
     """sha256 of the attestation bundles, as ``attestations_sha256`` of the record."""
     verify: dict[str, Any] | None = None
+
+    @field_validator("verify")
+    @classmethod
+    def _lists(cls, verify: dict[str, Any] | None) -> dict[str, Any] | None:
+        for name in ("targets", "faults"):
+            value = (verify or {}).get(name) or ()
+            if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+                raise ValueError(f"{name} is no list of texts")
+        return verify
 
 
 class Release(BaseModel):
@@ -93,9 +102,17 @@ def read_releases(store: Store) -> Iterator[Release]:
 
 
 def _parse(store: Store, key: str, content: bytes) -> Release:
+    where = f"{store.address}/{key}"
     try:
-        return Release.model_validate_json(content)
+        release = Release.model_validate_json(content)
     except ValidationError as error:
+        raise ChannelError("is no release manifest of this format", where=where, found=str(error)) from error
+    if release.key != key:
         raise ChannelError(
-            "is no release manifest of this format", where=f"{store.address}/{key}", found=str(error)
-        ) from error
+            "is the manifest of another release",
+            where=where,
+            found=release.id,
+            wanted=key.removeprefix(RELEASES).removesuffix(".json"),
+            fix="restore it from a backup",
+        )
+    return release

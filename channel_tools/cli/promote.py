@@ -31,6 +31,9 @@ def promote(
             help="Sign each package for the target (default: where it requires attestations).",
         ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read, hash and verify every package of the release again.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; write nothing.")] = False,
     json_: options.Json = False,
 ) -> None:
@@ -52,6 +55,7 @@ def promote(
         tuple(allow_missing or ()),
         None if dry_run else attester(store, attest),
         read_back,
+        verify=verify,
         rehearsal=dry_run,
     )
     with Steps() as steps:

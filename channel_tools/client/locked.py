@@ -123,9 +123,13 @@ def _record(whole: dict[str, Any]) -> Record:
 
 def _host_notes(records: Sequence[Record], host: Host, declared: str | None) -> list[str]:
     arch = next((arch_of(one) for one in records if one["name"] == ARCH_PACKAGE), None)
+    release = next((str(one["version"]) for one in records if one["name"] == ROCM_PACKAGE), None)
     here = [a.target for a in host.archs]
+    notes = []
+    if release and host.rocm and release != host.rocm:
+        notes.append(f"made for ROCm {release}; this host has {host.rocm}")
     if arch is None:
-        return []
+        return notes
     if declared is not None and declared != arch:
         raise ArchRefusedError(
             "the lock file is for another GPU",
@@ -140,7 +144,7 @@ def _host_notes(records: Sequence[Record], host: Host, declared: str | None) -> 
             wanted="a lock made for this host's GPU",
             fix=f"to prepare an environment for another machine, say so: --arch {arch}",
         )
-    return [] if arch in here else [f"made for {arch}; no such GPU was found on this host"]
+    return notes if arch in here else [f"made for {arch}; no such GPU was found on this host", *notes]
 
 
 def _nothing() -> Look:

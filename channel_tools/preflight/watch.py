@@ -41,7 +41,6 @@ for word in "$@"; do
 done
 exec @GIT@ "$@"
 """
-_REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _ADDRESS = re.compile(r"[a-z+]+://[^\s'\"]+")
 
 

@@ -50,11 +50,6 @@ class _Entry:
     size: int
 
 
-def is_bundle(head: bytes) -> bool:
-    """Does a plain or compressed bundle start with these bytes (24 are enough)?"""
-    return head.startswith((MAGIC, COMPRESSED_MAGIC))
-
-
 def read_bundles(source: Source, findings: Findings) -> int:
     """Read every bundle from the start of ``source`` to its end; zeros may lie between them.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import http.client
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.unit.web import listening
 
 ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
 
@@ -129,17 +130,5 @@ def faulty_proxy(service: str) -> Iterator[Proxy]:
                 self.wfile.write(data[: len(data) // 2] if cut else data)
             self.close_connection = self.close_connection or cut
 
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that hangs up is what some tests are about."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    proxy.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with listening(Handler) as proxy.endpoint:
         yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import functools
 import http.server
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from tests.unit.web import listening
 
 Way = Literal["bearer", "basic", "path"]
 
@@ -64,10 +65,6 @@ def guarded(channel: Path, way: Way, token: str) -> Iterator[Guarded]:
     """Serve the folder ``channel`` to whoever shows ``token``; the user of ``basic`` is ``reader``."""
     holder: list[Guarded] = []
     handler = functools.partial(_Handler, way, token, holder, directory=str(channel))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        holder.append(Guarded(f"http://127.0.0.1:{server.server_port}"))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield holder[0]
-        finally:
-            server.shutdown()
+    with listening(handler) as address:
+        holder.append(Guarded(address))
+        yield holder[0]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import zstandard
+
+from tests.unit.web import listening
 
 UPLOADS = {
     "quetz": re.compile(r"POST /api/channels/([^/]+)/upload/([^/?]+)"),
@@ -138,16 +139,5 @@ def package_server() -> Iterator[PackageServer]:
             else:
                 self.answer(404)
 
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that hangs up after a refusal is no fault of this server."""
-
-    http = Server(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    server.address = f"http://127.0.0.1:{http.server_address[1]}"
-    try:
+    with listening(Handler) as server.address:
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 from channel_tools.channel.publishing.placing import candidate, empty_channel, with_packages
 from channel_tools.channel.settings import Settings
 from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.channel.transaction.apply import apply
 from tests.integration.helpers import answer, rocm_channel
 from tests.integration.tiny_packages import ISA, gpu_package, release, tiny_package
+from tests.unit.web import listening
 
 BIG = 3_000_000
 """Bytes of the one large file."""
@@ -174,20 +177,34 @@ def serving(folder: Path) -> Iterator[Server]:
                 return
             self.wfile.write(data)
 
-    class Quiet(http.server.ThreadingHTTPServer):
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that hangs up is what some tests are about."""
+    with listening(Handler) as state.url:
+        try:
+            yield state
+        finally:
+            ended.set()
 
-    server = Quiet(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield state
-    finally:
-        ended.set()
-        server.shutdown()
-        server.server_close()
+
+BOTH = ("--arch", "gfx942", "--arch", "gfx90a")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """Channels that do not change, behind a web server."""
+    root = tmp_path_factory.mktemp("served")
+    internal(root)
+    forge(root)
+    with serving(root) as server:
+        yield server, root
+
+
+@pytest.fixture(scope="module")
+def pinned(served: tuple[Server, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pins of both GPUs."""
+    folder = tmp_path_factory.mktemp("pinned")
+    file = served_environment(served[0], folder)
+    done = rocm_channel("pin", file, *BOTH, "--output-dir", folder / "pins", **NO_GPU)
+    assert done.returncode == 0, done.stderr
+    return folder / "pins"
 
 
 def installed(prefix: Path) -> dict[str, bytes]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import jwt
@@ -26,6 +25,7 @@ from tests.integration.private_sigstore import (
     dsse_entry,
     pem,
 )
+from tests.unit.web import listening
 
 SECRET = "the secret of the issuer in this test, long enough for HS256"
 
@@ -170,12 +170,5 @@ def serving(sigstore: PrivateSigstore) -> Iterator[Server]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    sigstore.url = f"http://127.0.0.1:{http.server_address[1]}"
-    thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with listening(Handler) as sigstore.url:
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()

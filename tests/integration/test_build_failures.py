@@ -1,4 +1,5 @@
 """Builds that go wrong on purpose: one message, an exit code of its own, and a channel that stays whole."""
+# ruff: noqa: F811 (fixtures of another module)
 
 from __future__ import annotations
 
@@ -13,35 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.helpers import ROOT, answer, host_build, make_project, rocm_channel
+from tests.integration.broken_builds import (
+    ARCHS,
+    NO_CHECK,
+    base,  # noqa: F401
+    change_script,
+    is_one_clear_message,
+    project,  # noqa: F401
+)
+from tests.integration.helpers import ROOT, host_build, rocm_channel
 
 ONE = ("--arch", "gfx942", "--rocm", "7.2")
-NO_CHECK = "check_baked_arch() { :; }\n"
-ARCHS = 'for i in "${!HIP_CMAKE_ARGS[@]}"; do case ${HIP_CMAKE_ARGS[i]} in -DCMAKE_HIP_ARCHITECTURES=*) '
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, sdk_root: Path) -> Path:
-    """A project whose channel has all that the canary needs, but no canary."""
-    project = make_project(tmp_path_factory.mktemp("failures") / "base")
-    words = ("--toolchain", "host", "--rocm-path", sdk_root, "--channel", project / "channel", "--json")
-    answer(rocm_channel("build", "amdgpu-arch", "rocm-userspace", *words, ROCM_CHANNEL_ROOT=str(project)))
-    return project
-
-
-@pytest.fixture
-def project(base: Path, tmp_path: Path) -> Path:
-    """A copy of the base project, to break."""
-    shutil.copytree(base, tmp_path / "project", symlinks=True)
-    return tmp_path / "project"
-
-
-def change_script(project: Path, after: str, inserted: str) -> None:
-    """Insert lines into the canary's build script behind the line ``after``."""
-    script = project / "build_scripts" / "rocm-canary.sh"
-    text = script.read_text()
-    assert f"\n{after}\n" in text
-    script.write_text(text.replace(f"\n{after}\n", f"\n{after}\n{inserted}", 1))
 
 
 def canaries(project: Path) -> list[str]:
@@ -49,12 +32,6 @@ def canaries(project: Path) -> list[str]:
     index = json.loads((project / "channel" / "linux-64" / "repodata.json").read_text())
     listed = [name for name in index["packages.conda"] if name.startswith("rocm-canary")]
     return sorted({*listed, *(p.name for p in (project / "channel").rglob("*canary*.conda"))})
-
-
-def is_one_clear_message(done: subprocess.CompletedProcess[str]) -> bool:
-    """Exactly one message that starts with ``error:``, and no traceback."""
-    lines = done.stderr.splitlines()
-    return "Traceback" not in done.stderr and sum(line.startswith("error: ") for line in lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -73,7 +50,7 @@ def test_a_package_with_other_code_goes_to_quarantine(
     change_script(project, "hip_cmake_args", NO_CHECK + change)
     done = host_build(project, sdk_root, *ONE, "--no-test")
     assert done.returncode == 30, done.stderr
-    assert is_one_clear_message(done)
+    assert is_one_clear_message(done.stderr)
     assert "quarantine" in done.stderr and found in done.stderr
     assert canaries(project) == []
     kept = list((project / "quarantine").glob("rocm-canary-*.conda"))
@@ -109,7 +86,7 @@ def test_a_guard_stops_the_build_with_its_own_exit_code(
     change_script(project, after, change)
     done = host_build(project, sdk_root, *ONE)
     assert done.returncode == code, done.stderr
-    assert is_one_clear_message(done)
+    assert is_one_clear_message(done.stderr)
     line = next(line for line in done.stderr.splitlines() if "guard " in line)
     assert words in line and "; wanted: " in line and "; fix: " in line
     assert canaries(project) == []
@@ -118,7 +95,7 @@ def test_a_guard_stops_the_build_with_its_own_exit_code(
 def test_a_missing_rocm_root_is_told_before_anything_is_built(project: Path, tmp_path: Path) -> None:
     done = host_build(project, tmp_path / "none", *ONE)
     assert done.returncode == 13
-    assert is_one_clear_message(done) and f"{tmp_path}/none" in done.stderr
+    assert is_one_clear_message(done.stderr) and f"{tmp_path}/none" in done.stderr
 
 
 def test_no_rocm_root_at_all_names_the_way_to_an_sdk(project: Path, tmp_path: Path) -> None:
@@ -131,7 +108,7 @@ def test_no_rocm_root_at_all_names_the_way_to_an_sdk(project: Path, tmp_path: Pa
         ROCM_CHANNEL_CACHE=str(tmp_path / "cache"),
     )
     assert done.returncode == 13
-    assert is_one_clear_message(done) and "rocm_sdk.sh" in done.stderr
+    assert is_one_clear_message(done.stderr) and "rocm_sdk.sh" in done.stderr
 
 
 def test_a_missing_compiler_names_its_package(project: Path, sdk_root: Path, tmp_path: Path) -> None:
@@ -144,7 +121,7 @@ def test_a_missing_compiler_names_its_package(project: Path, sdk_root: Path, tmp
     cache = tmp_path / "cache"
     done = host_build(project, sdk_root, *ONE, PATH=str(programs), ROCM_CHANNEL_CACHE=str(cache))
     assert done.returncode == 13
-    assert is_one_clear_message(done) and "g++-11" in done.stderr
+    assert is_one_clear_message(done.stderr) and "g++-11" in done.stderr
     assert not cache.exists() or not list(cache.iterdir())
 
 
@@ -153,7 +130,7 @@ def test_an_unsolvable_build_environment_says_what_is_missing(project: Path, sdk
     recipe.write_text(recipe.read_text().replace("    - ninja\n", "    - ninja\n    - no-such-tool >=3\n"))
     done = host_build(project, sdk_root, *ONE)
     assert done.returncode == 21, done.stderr
-    assert is_one_clear_message(done) and "no-such-tool" in done.stderr
+    assert is_one_clear_message(done.stderr) and "no-such-tool" in done.stderr
 
 
 def test_a_failing_package_test_keeps_the_package_out(project: Path, sdk_root: Path) -> None:
@@ -165,7 +142,7 @@ def test_a_failing_package_test_keeps_the_package_out(project: Path, sdk_root: P
         *("build", *words, "--channel", project / "channel", "--keep-going"), ROCM_CHANNEL_ROOT=str(project)
     )
     assert done.returncode == 20, done.stderr
-    assert is_one_clear_message(done) and "its test failed" in done.stderr and ".log" in done.stderr
+    assert is_one_clear_message(done.stderr) and "its test failed" in done.stderr and ".log" in done.stderr
     names = {path.name for path in (project / "channel").rglob("rocm-userspace-7.2-*_1.conda")}
     assert names == {"rocm-userspace-7.2-system_detected_1.conda"}, "which has no test on a build host"
 
@@ -190,7 +167,7 @@ def test_a_read_only_folder_is_told_before_anything_is_built(
     script = f'mkdir -p {folder}; mount -t tmpfs -o ro tmpfs {folder}; exec "$@"'
     done = in_namespace(script, build_command(project, sdk_root), project)
     assert done.returncode == 41, done.stderr
-    assert is_one_clear_message(done) and "read-only" in done.stderr and str(folder) in done.stderr
+    assert is_one_clear_message(done.stderr) and "read-only" in done.stderr and str(folder) in done.stderr
     assert canaries(project) == []
 
 
@@ -202,7 +179,7 @@ def test_a_full_disk_ends_the_build_with_one_message(project: Path, sdk_root: Pa
     script += f"ls -A {project}/work; exit $s"
     done = in_namespace(script, build_command(project, sdk_root), project)
     assert done.returncode == 41, done.stdout + done.stderr
-    assert is_one_clear_message(done) and "full" in done.stderr
+    assert is_one_clear_message(done.stderr) and "full" in done.stderr
     assert "rocm-canary" not in done.stdout.splitlines(), "nothing is left in the work folder"
     assert canaries(project) == []
 

@@ -138,6 +138,56 @@ def test_undo_gives_back_every_byte_and_mode(home: Path) -> None:
         config_backup.undo(file)
 
 
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        ("conda", CONDARC),
+        ("conda", "channels:\n- conda-forge\n"),
+        ("pixi", PIXI),
+        ("environment", "name: a\ndependencies:\n- numpy\n"),
+    ],
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte order mark"])
+def test_line_ends_of_windows_stay(home: Path, client: str, text: str, mark: str) -> None:
+    if mark and client == "pixi":
+        pytest.skip("TOML has no byte order mark")
+    file = home / "configuration"
+    before = (mark + text).replace("\n", "\r\n").encode()
+    file.write_bytes(before)
+    config_backup.apply(made(client, file))
+    after = file.read_bytes()
+    assert b"gfx942" in after and after.count(b"\n") == after.count(b"\r\n")
+    assert not made(client, file).changes
+    config_backup.undo(file)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", [None, CONDARC])
+def test_a_change_that_was_noted_and_never_made_is_not_in_the_way(
+    home: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    file = home / ".condarc"
+    if text is not None:
+        file.write_text(text)
+    config_backup.apply(made())
+    write = config_backup._write
+
+    def dies(path: Path, *rest: object) -> None:
+        if path == file:
+            raise KeyboardInterrupt
+        write(path, *rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(config_backup, "_write", dies)
+        config_backup.apply(made(arch="gfx90a"))
+    config_backup.undo(file)
+    assert (file.read_text() if file.exists() else None) == text
+    assert list(home.glob("*undo")) == []
+    config_backup.apply(made())
+    config_backup.undo(file)
+    assert (file.read_text() if file.exists() else None) == text
+
+
 def test_undo_of_a_new_file_removes_it_and_leaves_edited_ones(home: Path) -> None:
     file = home / ".condarc"
     config_backup.apply(made())
@@ -250,6 +300,10 @@ def test_pixi_in_pyproject_and_without_a_workspace(home: Path) -> None:
     file.write_text('[project]\nname = "x"\n')
     with pytest.raises(ChannelToolsError, match="no pixi workspace"):
         made("pixi", file)
+    for key in ("channels", "platforms"):
+        file.write_text(f'[tool.pixi.workspace]\n{key} = "linux-64"\n')
+        with pytest.raises(ChannelToolsError, match=f"{key} is no list"):
+            made("pixi", file, check_host=True)
 
 
 def test_environment_yml_takes_channels_and_pins(home: Path) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from channel_tools import rattler_process
 from channel_tools.client.env_check.check import EnvironmentCheck, check_environment
@@ -263,6 +265,73 @@ def test_a_record_that_cannot_be_read(env: Path) -> None:
     record(env, "helper").write_text('{"name": "helper", ')
     finding = found(env, "record-unreadable")
     assert finding.where.startswith("conda-meta/helper")
+
+
+def hand_made(prefix: Path) -> dict[str, Path]:
+    """A virtual environment of a few files, by what each is."""
+    files = {
+        "record": prefix / "conda-meta/hip-demo-1-0.json",
+        "RECORD": prefix / SITE / "torch-1.0.dist-info/RECORD",
+        "METADATA": prefix / SITE / "torch-1.0.dist-info/METADATA",
+        "INSTALLER": prefix / SITE / "torch-1.0.dist-info/INSTALLER",
+        "pyvenv.cfg": prefix / "pyvenv.cfg",
+        "module": prefix / SITE / "torch/__init__.py",
+    }
+    record = {
+        "name": "hip-demo",
+        "version": "1",
+        "build": "rocm72_gfx942_h0_0",
+        "depends": ["amdgpu-arch ==9.4.2", "rocm-userspace ==7.2"],
+        "files": ["lib/a.so"],
+        "paths_data": {"paths": [{"_path": "lib/a.so", "path_type": "hardlink", "sha256": "ab"}]},
+    }
+    texts = {
+        "record": json.dumps(record),
+        "RECORD": "torch/__init__.py,sha256=abc,3\ntorch-1.0.dist-info/RECORD,,\n",
+        "METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n",
+        "INSTALLER": "pip\n",
+        "pyvenv.cfg": "home = /usr/bin\ninclude-system-site-packages = false\n",
+        "module": "",
+    }
+    for name, path in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(texts[name])
+    return files
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("RECORD", b"a" * 200_000 + b",,\n"),
+        ("RECORD", b"torch/__init__.py,sha256=abc," + b"9" * 5000 + b"\n"),
+        ("RECORD", b"a\0b,,\n,,\n"),
+        ("RECORD", b'"torch/__init__.py\n'),
+        ("pyvenv.cfg", b"home = \xff\n"),
+        ("METADATA", b"Name: \xff\0\nVersion: " + b"1" * 5000 + b"\n"),
+        ("record", b'{"name": "a", "version": 1, "paths_data": {"paths": [{"_path": "a\\u0000b"}]}}'),
+        ("record", b'{"name": "a", "version": 1, "files": ["a\\u0000b"], "paths_data": null}'),
+        ("record", b'{"name": "a", "version": 1, "paths_data": {"paths": 5}, "depends": 5}'),
+    ],
+)
+def test_metadata_of_foreign_hands_is_read_or_told(tmp_path: Path, name: str, content: bytes) -> None:
+    hand_made(tmp_path)[name].write_bytes(content)
+    assert look(tmp_path).to_json()["version"] == 1
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(["record", "RECORD", "METADATA", "INSTALLER", "pyvenv.cfg"]),
+    edits=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 20), st.binary(max_size=8)), max_size=4),
+)
+def test_no_metadata_ends_the_check(tmp_path: Path, name: str, edits: list[tuple[int, int, bytes]]) -> None:
+    file = hand_made(tmp_path / "env")[name]
+    content = file.read_bytes()
+    for at, length, new in edits:
+        content = content[:at] + new + content[at + length :]
+    file.write_bytes(content)
+    check = look(tmp_path / "env", environ={"PYTHONPATH": f"/{'a' * 300}:{tmp_path}/\0"})
+    assert json.loads(json.dumps(check.to_json()))["damage"] == bool(check.findings)
+    assert {one.kind for one in check.findings} <= set(KINDS)
 
 
 def test_two_amdgpu_arch(env: Path, other: Path) -> None:

@@ -1,4 +1,5 @@
 """Six faults of real builds, provoked: the terminal ends with what explain found in the log."""
+# ruff: noqa: F811 (fixtures of another module)
 
 from __future__ import annotations
 
@@ -8,39 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.helpers import ROOT, answer, host_build, make_project, rocm_channel
+from tests.integration.broken_builds import (
+    ARCHS,
+    NO_CHECK,
+    base,  # noqa: F401
+    change_script,
+    is_one_clear_message,
+    project,  # noqa: F401
+)
+from tests.integration.helpers import ROOT, answer, host_build, rocm_channel
 
 ONE = ("--arch", "gfx942", "--rocm", "7.2", "--no-test")
-NO_CHECK = "check_baked_arch() { :; }\n"
-OTHER_ARCH = (
-    'for i in "${!HIP_CMAKE_ARGS[@]}"; do case ${HIP_CMAKE_ARGS[i]} in -DCMAKE_HIP_ARCHITECTURES=*) '
-    'HIP_CMAKE_ARGS[i]="-DCMAKE_HIP_ARCHITECTURES=gfx9999" ;; esac; done\n'
-)
+OTHER_ARCH = ARCHS + 'HIP_CMAKE_ARGS[i]="-DCMAKE_HIP_ARCHITECTURES=gfx9999" ;; esac; done\n'
 CONFIGURED = '  -DROCM_CANARY_TOOLCHAIN="${toolchain:?}"'
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, sdk_root: Path) -> Path:
-    """A project whose channel has all that the canary needs."""
-    project = make_project(tmp_path_factory.mktemp("explain") / "base")
-    words = ("--toolchain", "host", "--rocm-path", sdk_root, "--channel", project / "channel", "--json")
-    words = (*words, "--rocm", "7.2", "--arch", "gfx942")
-    answer(rocm_channel("build", "amdgpu-arch", "rocm-userspace", *words, ROCM_CHANNEL_ROOT=str(project)))
-    return project
-
-
-@pytest.fixture
-def project(base: Path, tmp_path: Path) -> Path:
-    """A copy of the base project, to break."""
-    shutil.copytree(base, tmp_path / "project", symlinks=True)
-    return tmp_path / "project"
-
-
-def insert_after(project: Path, line: str, inserted: str) -> None:
-    script = project / "build_scripts" / "rocm-canary.sh"
-    text = script.read_text()
-    assert f"\n{line}\n" in text
-    script.write_text(text.replace(f"\n{line}\n", f"\n{line}\n{inserted}", 1))
 
 
 def change_source(project: Path, name: str, before: str, after: str) -> None:
@@ -60,8 +41,7 @@ def root_without(sdk: Path, folder: Path, name: str) -> Path:
 def explained(done: subprocess.CompletedProcess[str], code: int) -> list[str]:
     """The lines of explain's answer; one error and no traceback stand before it."""
     assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1
+    assert is_one_clear_message(done.stderr)
     assert "\nexplain " in done.stderr, done.stderr
     return done.stderr.split("\nexplain ", 1)[1].splitlines()
 
@@ -74,7 +54,7 @@ def rule_of(lines: list[str]) -> str:
 def test_another_gcc(project: Path, sdk_root: Path) -> None:
     if not shutil.which("g++-12"):
         pytest.skip("this host has no GCC but the pinned one")
-    insert_after(project, "guard_network", "export CC=/usr/bin/gcc-12 CXX=/usr/bin/g++-12\n")
+    change_script(project, "guard_network", "export CC=/usr/bin/gcc-12 CXX=/usr/bin/g++-12\n")
     lines = explained(host_build(project, sdk_root, *ONE), 63)
     assert rule_of(lines) == "guard-compilers"
     assert "compiler/ABI; sure" in lines[1]
@@ -89,7 +69,7 @@ def test_a_rocm_without_device_libraries(project: Path, sdk_root: Path, tmp_path
 
 
 def test_an_arch_that_the_compiler_does_not_know(project: Path, sdk_root: Path) -> None:
-    insert_after(project, "hip_cmake_args", NO_CHECK + OTHER_ARCH)
+    change_script(project, "hip_cmake_args", NO_CHECK + OTHER_ARCH)
     lines = explained(host_build(project, sdk_root, *ONE), 20)
     assert rule_of(lines) == "compiler-does-not-know-arch"
     assert "wrong or missing arch; sure" in lines[1]
@@ -97,7 +77,7 @@ def test_an_arch_that_the_compiler_does_not_know(project: Path, sdk_root: Path) 
 
 
 def test_too_little_memory(project: Path, sdk_root: Path) -> None:
-    insert_after(project, CONFIGURED, "ulimit -v 280000  # KiB\n")
+    change_script(project, CONFIGURED, "ulimit -v 280000  # KiB\n")
     lines = explained(host_build(project, sdk_root, *ONE), 20)
     assert rule_of(lines) == "compiler-out-of-memory"
     assert "memory/OOM in compile" in lines[1]

@@ -8,10 +8,9 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from channel_tools.channel.transaction.change import Record, SubdirChange
 from tests.integration.conda_index_program import conda_index
 from tests.integration.tiny_packages import release, tiny_package
 from tests.unit.memory_store import switch
+from tests.unit.web import listening
 
 ROOT = Path(__file__).resolve().parents[2]
 SUBDIRS = ("linux-64", "noarch")
@@ -132,12 +132,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
                 served.asked.append(self.path)
             return super().send_head()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served = Site(f"http://127.0.0.1:{server.server_port}", folder)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    yield served
-    server.shutdown()
-    server.server_close()
+    with listening(Handler) as address:
+        served = Site(address, folder)
+        yield served
 
 
 def seen(channel: str, names: list[str], spec: str = "tool") -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.integration.s3 import S3Server, s3_server  # noqa: F401
 from tests.integration.test_channel_access import FORMS, TOKEN, WRONG
 from tests.integration.tiny_packages import release
 from tests.unit.kfd_hosts import NAMES, make_host
+from tests.unit.web import listening
 
 GFX942 = lookup("gfx942")
 assert GFX942 is not None
@@ -154,10 +154,8 @@ def counting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     def handler(*args: Any) -> _Counting:
         return _Counting(*args, directory=str(folder))
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with listening(handler) as address:
+        yield address
 
 
 def test_no_index_is_fetched_twice(counting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,10 @@ def test_a_lock_of_another_host_is_refused(channel: FolderChannel, tmp_path: Pat
         prepare_locked(packages, reader, host("gfx90a"), "gfx90a")
     for here, arch in ((host("gfx942"), None), (host("gfx90a"), "gfx942"), (host(), None)):
         assert len(prepare_locked(packages, reader, here, arch).records) == 3
+    for there, told in (("7.0", True), ("7.2", False), (None, False)):
+        here = host("gfx942", rocm=there)
+        notes = prepare_locked(packages, reader, here, None).notes
+        assert ("made for ROCm 7.2; this host has 7.0" in notes) == told
 
 
 def test_a_lock_that_mixes_archs_is_refused(channel: FolderChannel, tmp_path: Path) -> None:

@@ -1,53 +1,29 @@
 """One reader for every kind of lock file, and text of foreign origin."""
+# ruff: noqa: F811 (fixtures of another module)
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from channel_tools import rattler_process
 from channel_tools.channel.care.locks import named_in_locks
+from channel_tools.client.host import Host
 from channel_tools.client.locks.lock_files import choose, read_lock, read_lock_file
 from channel_tools.client.pinning import tasks as pin_tasks
+from channel_tools.client.pinning.check import check_locks
 from channel_tools.model.errors import LockError
-from tests.integration.helpers import rocm_channel
 from tests.integration.pin_channels import (
-    NO_GPU,
-    Server,
-    forge,
-    internal,
-    served_environment,
-    serving,
+    pinned,  # noqa: F401
+    served,  # noqa: F401
 )
-
-BOTH = ("--arch", "gfx942", "--arch", "gfx90a")
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    """Channels that do not change, behind a web server."""
-    root = tmp_path_factory.mktemp("served")
-    internal(root)
-    forge(root)
-    with serving(root) as server:
-        yield server, root
-
-
-@pytest.fixture(scope="module")
-def pinned(served: tuple[Server, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pins of both GPUs."""
-    folder = tmp_path_factory.mktemp("pinned")
-    file = served_environment(served[0], folder)
-    done = rocm_channel("pin", file, *BOTH, "--output-dir", folder / "pins", **NO_GPU)
-    assert done.returncode == 0, done.stderr
-    return folder / "pins"
 
 
 def test_prune_and_yank_know_every_format(pinned: Path) -> None:
@@ -73,6 +49,35 @@ def test_one_reader_for_all_formats(pinned: Path) -> None:
         read_lock(folder / "environment.yml")
     found = choose(read_lock_file(pinned / "pixi.lock"), "gfx90a")
     assert (found.arch, found.rocm, found.platform) == ("gfx90a", "7.2", "linux-64-gfx90a")
+
+
+def with_other_system(pinned: Path, folder: Path, platform: str, *, alone: bool = False) -> Path:
+    """The pinned conda-lock file, with the same packages for another system, too."""
+    data = yaml.safe_load((pinned / "gfx942-rocm7.2" / "conda-lock.yml").read_text())
+    others = [{**one, "platform": platform} for one in data["package"] if "/noarch/" in one["url"]]
+    for one in data["package"]:
+        if "/linux-64/" in one["url"]:
+            url = one["url"].replace("/linux-64/", f"/{platform}/")
+            others.append({**one, "platform": platform, "url": url})
+    data["package"] = others if alone else [*data["package"], *others]
+    data["metadata"]["platforms"].append(platform)
+    path = folder / f"{platform}.yml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+@pytest.mark.parametrize("platform", ["osx-arm64", "win-64", "linux-aarch64", "linux-32"])
+def test_environments_of_other_systems_do_not_count(pinned: Path, tmp_path: Path, platform: str) -> None:
+    both = with_other_system(pinned, tmp_path, platform)
+    wanted = sorted(read_lock(pinned / "gfx942-rocm7.2" / "conda-lock.yml"))
+    assert sorted(read_lock(both)) == sorted(read_lock(both, "gfx942")) == wanted
+    (checked,) = check_locks([read_lock_file(both)], Host((), None, None))
+    assert checked.holds and any(platform in note for note in checked.notes)
+    alone = read_lock_file(with_other_system(pinned, tmp_path, platform, alone=True))
+    for ask in (lambda: choose(alone), lambda: check_locks([alone], Host((), None, None))):
+        with pytest.raises(LockError, match="is for another system") as error:
+            ask()
+        assert platform in str(error.value) and "linux-64" in str(error.value)
 
 
 URL = "https://host/c/linux-64/a-1-0.conda"

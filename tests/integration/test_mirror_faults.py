@@ -107,6 +107,60 @@ def test_an_interrupted_run_keeps_what_it_has(
     assert not any("conda-forge" in path for path, _ in later)
 
 
+def test_a_run_that_fails_keeps_the_folders_for_the_next(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Else a channel of the same name would get the folder, and two would be mixed."""
+    server, pins = world
+    (site[0] / "other").mkdir(exist_ok=True)
+    if not (site[0] / "other/internal").exists():
+        (site[0] / "other/internal").symlink_to(site[0] / "internal")
+    elsewhere = tmp_path / "elsewhere.txt"
+    text = (pins / KEY / "explicit.txt").read_text()
+    elsewhere.write_text(text.replace("/internal", "/other/internal"))
+    server.gone.add(big(site[0]))
+    with pytest.raises(ChannelError, match="could not be mirrored"):
+        run(tmp_path / "m", elsewhere)
+    server.gone.clear()
+    told = run(tmp_path / "m", pins / KEY / "explicit.txt", elsewhere)
+    folders = {source.url: source.folder for source in told.plan.sources}
+    assert folders[f"{server.url}/other/internal"] == "internal"
+    assert len(set(folders.values())) == len(folders) == 3
+
+
+def test_a_channel_called_as_the_folder_of_locks_gets_another_one(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, pins = world
+    for name in ("locks", "mirror.json"):
+        if not (site[0] / name).exists():
+            (site[0] / name).symlink_to(site[0] / "conda-forge")
+        lock = tmp_path / f"{name}.txt"
+        lock.write_text((pins / KEY / "explicit.txt").read_text().replace("/conda-forge", f"/{name}"))
+        run(tmp_path / "m", lock)
+    assert {path.name for path in (tmp_path / "m/locks").iterdir()} == {"locks.txt", "mirror.json.txt"}
+    assert (tmp_path / "m/mirror.json").is_file()
+
+
+def test_a_file_of_the_mirror_that_was_cut_is_told_with_the_way_out(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, pins = world
+    run(tmp_path / "m", pins / KEY / "explicit.txt")
+    cut = tmp_path / "m/internal/linux-64" / big(site[0])
+    cut.chmod(0o644)
+    cut.write_bytes(cut.read_bytes()[:1000])
+    other = next((tmp_path / "m/conda-forge/linux-64").glob("zlib-*.conda"))
+    other.unlink()
+    with pytest.raises(ChannelError, match="1 files could not be mirrored") as error:
+        run(tmp_path / "m", pins / KEY / "explicit.txt")
+    assert str(cut) in str(error.value) and "remove it" in str(error.value)
+    assert other.is_file(), "the others are fetched all the same"
+    cut.unlink()
+    run(tmp_path / "m", pins / KEY / "explicit.txt")
+    assert cut.read_bytes() == (site[0] / "internal/linux-64" / cut.name).read_bytes()
+
+
 def test_a_server_that_falls_silent_is_asked_again(
     world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,5 @@
 """`rocm-channel pin`: what is pinned, and that each format installs the same files."""
+# ruff: noqa: F811 (fixtures of another module)
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,38 +23,16 @@ from channel_tools.model.errors import LockError, StorageError
 from tests.integration.guarded_channel import guarded
 from tests.integration.helpers import rocm_channel
 from tests.integration.pin_channels import (
+    BOTH,
     NO_GPU,
     Server,
     environment_yml,
-    forge,
     installed,
-    internal,
     pin,
+    pinned,  # noqa: F401
+    served,  # noqa: F401
     served_environment,
-    serving,
 )
-
-BOTH = ("--arch", "gfx942", "--arch", "gfx90a")
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    """Channels that do not change, behind a web server."""
-    root = tmp_path_factory.mktemp("served")
-    internal(root)
-    forge(root)
-    with serving(root) as server:
-        yield server, root
-
-
-@pytest.fixture(scope="module")
-def pinned(served: tuple[Server, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pins of both GPUs."""
-    folder = tmp_path_factory.mktemp("pinned")
-    file = served_environment(served[0], folder)
-    done = rocm_channel("pin", file, *BOTH, "--output-dir", folder / "pins", **NO_GPU)
-    assert done.returncode == 0, done.stderr
-    return folder / "pins"
 
 
 def install_with(script: str, *words: object) -> None:

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from channel_tools.channel.folder import FolderChannel
 from channel_tools.channel.stores.folder_store import FolderStore
@@ -42,6 +44,7 @@ from tests.integration.clang_hip import SHARED, compile_hip, offload, write_sour
 from tests.integration.helpers import ROOT, rocm_channel
 from tests.integration.s3 import S3Server, s3_server  # noqa: F401
 from tests.integration.tiny_wheels import tiny_wheel
+from tests.unit.web import listening
 
 GFX942 = Host((Arch("gfx942", "9.4.2"),), "7.2", None)
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -114,15 +117,8 @@ def serve(folder: Path, *, as_json: bool = False) -> Iterator[Web]:
                 self.path += "index.json"
             super().do_GET()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    web.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with listening(partial(Handler, directory=str(folder))) as web.url:
         yield web
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def venv(path: Path) -> Path:
@@ -339,6 +335,37 @@ def test_wheels_that_are_refused(tmp_path: Path, binaries: dict[str, bytes]) -> 
     refused(ChannelError, "is no file name of a wheel", odd)
     hollow = demo_wheel(tmp_path / "j", good[: len(good) // 2])
     refused(DamagedFileError, "damaged", hollow)
+
+
+def test_a_record_of_foreign_text_is_refused(tmp_path: Path) -> None:
+    for number, record in enumerate((b"a" * 200_000 + b",,\n", b"\0", b"\xff,\n", b'"', b"a\n", b"")):
+        wheel = tiny_wheel(tmp_path / str(number), "plain")
+        with zipfile.ZipFile(wheel) as archive:
+            content = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name, data in content.items():
+                archive.writestr(name, record if name.endswith("/RECORD") else data)
+        with pytest.raises(DamagedFileError):
+            read_wheel(wheel)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    edits=st.lists(st.tuples(st.integers(0, 1 << 12), st.integers(0, 255)), max_size=8),
+    cut=st.one_of(st.none(), st.integers(0, 1 << 12)),
+)
+def test_a_damaged_wheel_is_read_or_refused(
+    tmp_path: Path, edits: list[tuple[int, int]], cut: int | None
+) -> None:
+    wheel = tiny_wheel(tmp_path, "plain", files={"plain/__init__.py": b"some = 'text'\n" * 50})
+    content = bytearray(wheel.read_bytes())
+    for at, value in edits:
+        content[at % len(content)] = value
+    wheel.write_bytes(content[:cut])
+    try:
+        read_wheel(wheel)
+    except (DamagedFileError, ChannelError):
+        return
 
 
 def test_a_signed_wheel_is_taken_as_it_is_or_not_at_all(tmp_path: Path, binaries: dict[str, bytes]) -> None:

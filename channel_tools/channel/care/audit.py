@@ -31,9 +31,9 @@ from channel_tools.channel.layout import (
     is_package,
     subdir_key,
 )
-from channel_tools.channel.release import Release, read_release, release_key
+from channel_tools.channel.release import read_release, release_key
 from channel_tools.channel.settings import Settings, read_settings
-from channel_tools.channel.stores.lease import MARGIN, holder
+from channel_tools.channel.stores.lease import MARGIN, holder, until_of
 from channel_tools.channel.stores.store import Store
 from channel_tools.channel.transaction.journal import AFTER, BEFORE, read_journal
 from channel_tools.model.errors import ChannelError
@@ -129,16 +129,9 @@ def _state(store: Store, result: Audit) -> State:
             )
     if store.stat(PAGE_KEY) is None:
         result.notes.append("there is no channel page: the next publish writes it")
-    releases = [tried(release_key(name), partial(_release, store, name), None) for name in manifests]
+    releases = [tried(release_key(name), partial(read_release, store, name), None) for name in manifests]
     yanked = tried(YANKED_KEY, partial(read_yanked, store), Yanked())
     return State(settings or Settings(), indexes, yanked, tuple(r for r in releases if r is not None))
-
-
-def _release(store: Store, name: str) -> Release | None:
-    release = read_release(store, name)
-    if release.id != name:
-        raise ChannelError("is the manifest of another release", found=release.id, wanted=name)
-    return release
 
 
 def _left_behind(store: Store) -> Iterator[Finding]:
@@ -154,8 +147,7 @@ def _left_behind(store: Store) -> Iterator[Finding]:
             yield Finding(JOURNAL_KEY, "control", f"{journal[0].describe()} is not finished", fix=repair)
     entry = holder(store)
     if entry is not None:
-        until = entry.get("until")
-        stale = isinstance(until, int | float) and store.now() > until + MARGIN
+        stale = store.now() > until_of(entry) + MARGIN
         what = "is a lease that ran out" if stale else "is held: somebody is changing the channel right now"
         yield Finding(
             LEASE_KEY, "control", what, str(entry.get("who")), fix=repair if stale else "audit later"

@@ -16,7 +16,7 @@ from typing import Any
 
 from channel_tools.channel.care.locks import named_in_locks
 from channel_tools.channel.care.superseded import superseded
-from channel_tools.channel.care.upkeep import State, read_state
+from channel_tools.channel.care.upkeep import State, read_state, require_channel
 from channel_tools.channel.care.yanked import Yanked
 from channel_tools.channel.index.encoding import encode
 from channel_tools.channel.index.shards import obsolete_shards
@@ -82,6 +82,7 @@ def prune(
 
     :raises ChannelError: see :func:`plan_prune`
     """
+    require_channel(store)
     made: list[Pruned] = []
 
     def plan(view: Store) -> Change:

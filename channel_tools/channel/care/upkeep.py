@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from channel_tools.channel.care.yanked import Yanked, read_yanked
 from channel_tools.channel.index.encoding import SubdirIndex, changed, read_all
-from channel_tools.channel.layout import PAGE_KEY
+from channel_tools.channel.layout import INDEX_FILES, PAGE_KEY, SETTINGS_KEY, SUBDIRS
 from channel_tools.channel.release import Release, read_releases
 from channel_tools.channel.settings import Settings, read_settings
 from channel_tools.channel.stores.store import NO_CACHE, Store
@@ -60,12 +60,26 @@ def read_state(store: Store) -> State:
     indexes = read_all(store)
     settings = read_settings(store)
     if settings is None and not indexes:
-        raise ChannelError(
-            "no channel is here",
-            where=store.address,
-            fix=f"check the address, or make one: `rocm-channel channel init {store.address}`",
-        )
+        raise _no_channel(store)
     return State(settings or Settings(), indexes, read_yanked(store), tuple(read_releases(store)))
+
+
+def require_channel(store: Store) -> None:
+    """Before the first write: a lease in a mistyped address would make a folder there.
+
+    :raises ChannelError: no channel is there
+    """
+    keys = (SETTINGS_KEY, *(f"{subdir}/{INDEX_FILES[0]}" for subdir in SUBDIRS))
+    if all(store.stat(key) is None for key in keys):
+        raise _no_channel(store)
+
+
+def _no_channel(store: Store) -> ChannelError:
+    return ChannelError(
+        "no channel is here",
+        where=store.address,
+        fix=f"check the address, or make one: `rocm-channel channel init {store.address}`",
+    )
 
 
 def timestamp(store: Store) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from channel_tools.channel.care.locks import named_in_locks
-from channel_tools.channel.care.upkeep import State, read_state, timestamp
+from channel_tools.channel.care.upkeep import State, read_state, require_channel, timestamp
 from channel_tools.channel.care.yanked import Yanked, read_yanked, yanked_notes
-from channel_tools.channel.layout import YANKED_KEY
+from channel_tools.channel.layout import YANKED_KEY, label_of
 from channel_tools.channel.publishing.checks import specs
 from channel_tools.channel.publishing.checks.builds import Build, in_main, of_record
 from channel_tools.channel.stores.store import NO_CACHE, Store
@@ -51,6 +51,7 @@ def yank(
     say: Say = lambda line: None,
 ) -> tuple[Plan, Applied]:
     """Take builds back, as one transaction. See :func:`plan_yank`."""
+    require_channel(store)
     made: list[Plan] = []
 
     def plan(view: Store) -> Change:
@@ -65,6 +66,7 @@ def unyank(
     store: Store, spec: str, who: str, *, every: bool = False, say: Say = lambda line: None
 ) -> tuple[Plan, Applied]:
     """Bring builds back, as one transaction. See :func:`plan_unyank`."""
+    require_channel(store)
     made: list[Plan] = []
 
     def plan(view: Store) -> Change:
@@ -142,6 +144,13 @@ def plan_unyank(store: Store, spec: str, *, every: bool = False) -> Plan:
                 fix="`rocm-channel channel repair --reindex` makes records from the files"
                 if record is None
                 else "publish it again with a higher build number",
+            )
+        build = gone[key]
+        if build is not None and build.declared != (label_of(key) is not None):
+            raise ChannelError(
+                "cannot come back: it lies where it would reach hosts that it is not for",
+                where=f"{store.address}/{key}",
+                wanted="declared builds in their labels, and nothing else there",
             )
         subdir, _, file = key.rpartition("/")
         back.setdefault(subdir, {})[file] = record

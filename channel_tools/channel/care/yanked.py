@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from channel_tools.channel.layout import YANKED_KEY
+from channel_tools.channel.index.repodata import fault_of, is_file_name
+from channel_tools.channel.layout import YANKED_KEY, is_package
 from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
 
@@ -45,10 +46,26 @@ def read_yanked(store: Store) -> Yanked:
     if not isinstance(entries, dict) or data.get("version") != 1:
         raise ChannelError("is no list of yanked builds of version 1", where=where, fix=fix)
     for key, entry in entries.items():
-        record = entry.get("record") if isinstance(entry, dict) else None
-        if not isinstance(entry, dict) or not isinstance(record, dict | None):
-            raise ChannelError("is no list of yanked builds", where=where, found=f"entry {key}", fix=fix)
+        fault = _fault(key, entry)
+        if fault:
+            raise ChannelError("is no list of yanked builds", where=where, found=f"{key!r}: {fault}", fix=fix)
     return Yanked(entries)
+
+
+def _fault(key: str, entry: Any) -> str | None:
+    """What is wrong with an entry that everybody relies on who reads it: it may go back into the index."""
+    name = key.rpartition("/")[2]
+    if not is_package(key) or not is_file_name(name):
+        return "no package of a channel"
+    if not isinstance(entry, dict):
+        return "no entry"
+    record = entry.get("record")
+    if record is None:
+        return None
+    fault = fault_of(record)
+    if fault is None and not name.startswith(f"{record['name']}-{record['version']}-{record['build']}."):
+        return "the record of another package"
+    return fault
 
 
 def yanked_notes(store: Store, urls: Iterable[str]) -> list[str]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 from channel_tools.channel.index.encoding import SubdirIndex
 from channel_tools.channel.index.records import record_of_stream
-from channel_tools.channel.layout import is_package
+from channel_tools.channel.layout import is_package, label_of
 from channel_tools.channel.stores.store import Stat, Store
 from channel_tools.channel.transaction.change import Record
 from channel_tools.model.errors import DamagedFileError
@@ -23,31 +23,58 @@ from channel_tools.model.files import storage_errors
 _IN_MEMORY = 64 << 20
 
 
-def rebuild(store: Store, key: str, yanked: Collection[str]) -> SubdirIndex:
+def rebuild(
+    store: Store,
+    key: str,
+    yanked: Collection[str],
+    known: Mapping[str, str | None] | None = None,
+    left_out: dict[str, str] | None = None,
+) -> SubdirIndex:
     """The index that the packages of the subdir ``key`` give.
 
     ``indexed_timestamp`` is when the store got the file. Encode it with an index that does not exist as the
     old one, so that nothing is taken from damaged files.
 
     :param yanked: file names that stay out of the index
+    :param known: sha256 by file name of what may be in the index (None: any content); without it, all files
+    :param left_out: is told the files that stay out because of that, and why
     :raises DamagedFileError: a package cannot be read, or belongs to another subdir; :func:`read_packages`
         gives them one by one
     """
     records: dict[str, Record] = {}
     yanked_records: dict[str, Record] = {}
-    for stat, record in read_packages(store, key):
+    left_out = {} if left_out is None else left_out
+    for stat, record in read_packages(store, key, known, left_out):
         if isinstance(record, DamagedFileError):
             raise record
         file_name = stat.key.rsplit("/", 1)[-1]
+        if known is not None and known[file_name] not in (None, record["sha256"]):
+            left_out[stat.key] = "it is another file than was published"
+            continue
+        if ("declared" in str(record["build"]).split("_")) != (label_of(stat.key) is not None):
+            left_out[stat.key] = "declared builds belong into labels, and nothing else does"
+            continue
         (yanked_records if file_name in yanked else records)[file_name] = record
     return SubdirIndex(key, records, frozenset(yanked_records), True, yanked_records=yanked_records)
 
 
-def read_packages(store: Store, key: str) -> Iterator[tuple[Stat, Record | DamagedFileError]]:
-    """Every package file of the subdir ``key`` with its record, or with what is wrong with it, by key."""
+def read_packages(
+    store: Store,
+    key: str,
+    names: Collection[str] | None = None,
+    left_out: dict[str, str] | None = None,
+) -> Iterator[tuple[Stat, Record | DamagedFileError]]:
+    """Every package file of the subdir ``key`` with its record, or with what is wrong with it, by key.
+
+    :param names: only these; ``left_out`` is told the others
+    """
     stats = {stat.key: stat for stat in store.list(f"{key}/")}
     for stat in stats.values():
         if is_package(stat.key):
+            if names is not None and stat.key.rpartition("/")[2] not in names:
+                if left_out is not None:
+                    left_out[stat.key] = "neither an index nor a release names it"
+                continue
             try:
                 record = _record(store, stat)
             except DamagedFileError as error:

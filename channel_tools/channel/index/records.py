@@ -31,6 +31,10 @@ _INFO_LIMIT = 2 << 30
 _INDEX = "info/index.json"
 _RUN_EXPORTS = "info/run_exports.json"
 _NAME = re.compile(r"[a-z0-9_][a-z0-9._-]*")
+_VERSION = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.!+]*")
+_BUILD = re.compile(r"[0-9A-Za-z_.+]+")
+LONGEST_NAME = 180
+"""Letters of a file name; file systems take 255, of which attestations and half files take some."""
 RUN_EXPORT_KINDS = ("noarch", "strong", "strong_constrains", "weak", "weak_constrains")
 """Keys of ``info/run_exports.json`` that CEP 12 knows."""
 
@@ -110,6 +114,11 @@ def _metadata(stream: IO[bytes], file_name: str, where: str) -> tuple[Mapping[st
             broken(f"has no {key} in {_INDEX}", found=repr(index.get(key)))
     if not _NAME.fullmatch(index["name"]):
         broken("has a name that no client can ask for", found=index["name"], wanted="a-z, 0-9 and . _ -")
+    for key, pattern in (("version", _VERSION), ("build", _BUILD)):
+        if not pattern.fullmatch(index[key]):
+            broken(f"has no usable {key}", found=repr(index[key])[:200], wanted="letters, digits and . _ +")
+    if len(file_name) > LONGEST_NAME:
+        broken("has too long a name", found=f"{len(file_name)} letters", wanted=f"at most {LONGEST_NAME}")
     number = index.get("build_number")
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         broken(f"has no build number in {_INDEX}", found=repr(number))

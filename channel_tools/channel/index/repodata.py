@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from channel_tools.channel.index.records import LONGEST_NAME
 from channel_tools.channel.index.shards import SHARDS_INDEX, decompressed
 from channel_tools.channel.index.texts import load
 from channel_tools.channel.layout import SUBDIRS, SUFFIXES, subdir_key
@@ -21,7 +22,7 @@ from channel_tools.model.errors import ChannelError
 JSON_FILE = "repodata.json"
 ZST_FILE = "repodata.json.zst"
 SECTIONS = {".tar.bz2": "packages", ".conda": "packages.conda"}
-_FILE_NAME = re.compile(r"[A-Za-z0-9_][^/\\\x00-\x20\x7f]*")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][!-.0-\[\]-~]*")
 _REPAIR = "run `rocm-channel audit` to see what is wrong, and `rocm-channel channel repair` to write it anew"
 
 
@@ -112,21 +113,26 @@ def _parsed(key: str, content: bytes, where: str) -> SubdirIndex:
         if not isinstance(entries, dict):
             raise _damaged(where, f"`{section}` is no mapping")
         for file_name, record in entries.items():
-            if not file_name.endswith(suffix) or not _FILE_NAME.fullmatch(file_name):
+            if not file_name.endswith(suffix) or not is_file_name(file_name):
                 raise _damaged(where, f"{file_name!r} in `{section}`")
-            fault = _fault(record)
+            fault = fault_of(record)
             if fault:
                 raise _damaged(where, f"{file_name}: {fault}")
         records.update(entries)
     removed = data.pop("removed", None) or []
     if not isinstance(removed, list) or not all(
-        isinstance(file, str) and file.endswith(SUFFIXES) and _FILE_NAME.fullmatch(file) for file in removed
+        isinstance(file, str) and file.endswith(SUFFIXES) and is_file_name(file) for file in removed
     ):
         raise _damaged(where, "`removed` is no list of package file names")
     return SubdirIndex(key, records, frozenset(removed) - records.keys(), True, data)
 
 
-def _fault(record: Any) -> str | None:
+def is_file_name(name: str) -> bool:
+    """Is it the name of a file, in ASCII, that leads nowhere else and that every file system takes?"""
+    return len(name) <= LONGEST_NAME and _FILE_NAME.fullmatch(name) is not None
+
+
+def fault_of(record: Any) -> str | None:
     """What is wrong with a record that every reader of the index relies on."""
     if not isinstance(record, dict):
         return "no record"

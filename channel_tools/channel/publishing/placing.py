@@ -11,11 +11,12 @@ from channel_tools.channel.index.encoding import SubdirIndex, read_all
 from channel_tools.channel.index.records import record_of
 from channel_tools.channel.layout import SETTINGS_KEY, SUBDIRS
 from channel_tools.channel.publishing.checks.routing import completions, routes
+from channel_tools.channel.release import read_releases
 from channel_tools.channel.settings import Settings, read_settings
 from channel_tools.channel.stores.content import other_content
 from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.change import Addition, Change, Record, Replacement, SubdirChange
-from channel_tools.model.errors import ChannelError
+from channel_tools.model.errors import AttestationError, ChannelError, DamagedFileError
 from channel_tools.model.package import Package, read_package
 
 
@@ -46,8 +47,19 @@ class Place:
 
 
 def candidate(path: Path) -> Candidate:
-    """:raises DamagedFileError: no package, one that ends early, or one that is named for another"""
-    return Candidate(read_package(path), record_of(path))
+    """What a file has to say of itself.
+
+    :raises DamagedFileError: no package, one that ends early, or one named or made for another place
+    """
+    one = Candidate(read_package(path), record_of(path))
+    if one.package.subdir not in SUBDIRS:
+        raise DamagedFileError(
+            "is for a platform that this channel has no place for",
+            where=path,
+            found=one.package.subdir,
+            wanted=" or ".join(SUBDIRS),
+        )
+    return one
 
 
 def places(new: Sequence[Candidate], present: Mapping[str, SubdirIndex]) -> Iterator[Place]:
@@ -77,7 +89,7 @@ def to_add(
     records: dict[str, dict[str, Record]] = defaultdict(dict)
     for place in wanted:
         known = _known(place, present)
-        if known is not None and known["sha256"] != place.record["sha256"]:
+        if known is not None and known.get("sha256") != place.record["sha256"]:
             raise other_content(f"{store.address}/{place.key}")
         if known is None:
             records[place.subdir][place.name] = place.record
@@ -91,9 +103,16 @@ def with_packages(store: Store, new: Sequence[Candidate]) -> Change:
     """Add packages to a channel of builds.
 
     :raises ChannelError: same name and other content, or a toolchain that this channel does not take
+    :raises AttestationError: the channel takes none without
     """
     present = read_all(store)
     settings = read_settings(store)
+    if settings is not None and settings.attestations == "require":
+        raise AttestationError(
+            "takes packages with attestations only, so nothing is added to it unsigned",
+            where=store.address,
+            fix="build into another folder, and publish from there with --attest",
+        )
     taken = with_toolchain(store, settings or Settings(), [one.package for one in new])
     additions, subdirs = to_add(store, list(places(new, present)), present)
     replacements = {} if taken == settings else {SETTINGS_KEY: Replacement(taken.to_bytes(), NO_CACHE)}
@@ -101,12 +120,18 @@ def with_packages(store: Store, new: Sequence[Candidate]) -> Change:
 
 
 def without_others(store: Store, new: Sequence[Candidate]) -> Change:
-    """Take out what has the name of one of ``new`` and other content."""
+    """Take out what has the name of one of ``new`` and other content.
+
+    :raises ChannelError: a release names it: published files never change
+    """
     present = read_all(store)
+    released = {file.key for release in read_releases(store) for file in release.files}
     names: dict[str, set[str]] = defaultdict(set)
     for place in places(new, present):
         known = _known(place, present)
-        if known is not None and known["sha256"] != place.record["sha256"]:
+        if known is not None and known.get("sha256") != place.record["sha256"]:
+            if place.key in released:
+                raise other_content(f"{store.address}/{place.key}")
             names[place.subdir].add(place.name)
     return Change(
         "replace",

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from channel_tools.channel.attestations.sidecar import appended, read_sidecar, sigs_additions
-from channel_tools.channel.care.upkeep import State, read_state, timestamp
+from channel_tools.channel.care.audits.releases import verified_again
+from channel_tools.channel.care.upkeep import State, read_state, require_channel, timestamp
 from channel_tools.channel.layout import SETTINGS_KEY
-from channel_tools.channel.publishing.placing import Place, to_add, with_toolchain
-from channel_tools.channel.publishing.release_checks import check_release, completions, is_local, routes
+from channel_tools.channel.publishing.placing import Candidate, places, to_add, with_toolchain
+from channel_tools.channel.publishing.release_checks import check_release, is_local
+from channel_tools.channel.publishing.release_files import release_files
 from channel_tools.channel.publishing.shipped import Verified, content_of, shipped
 from channel_tools.channel.release import Release, ReleaseFile, read_release
 from channel_tools.channel.settings import Settings
@@ -24,9 +26,8 @@ from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import Applied, apply, prepared
 from channel_tools.channel.transaction.change import Addition, Change, Record, Replacement, SubdirChange
 from channel_tools.channel.transaction.view import View
-from channel_tools.model.errors import AttestationError, ChannelError
+from channel_tools.model.errors import AttestationError, ChannelError, VerifyError
 from channel_tools.model.matrix import Matrix
-from channel_tools.model.package import Package
 
 Attest = Callable[[str, str], bytes]
 """Key in the target channel and sha256 of a file, to one attestation bundle for that channel."""
@@ -46,6 +47,8 @@ class Promotion:
     allow_missing: Sequence[str] = ()
     attest: Attest | None = None
     read_back: ReadBack | None = None
+    verify: bool = False
+    """Read every package again; without it, hashes and verdicts are what staging records."""
     rehearsal: bool = False
     """Sign nothing, as nothing will be written."""
 
@@ -76,7 +79,11 @@ def promote(
     :raises ChannelError: the staging channel does not hold what the release manifest says, or the target has
         other content under one of the names, or another release of that id
     :raises AttestationError: the target demands attestations, and they cannot be made
+    :raises VerifyError: with ``verify``, a package that is not what the staging channel says of it
     """
+    require_channel(target)
+    if promotion.verify:
+        _verify(promotion, say)
     planned: list[Planned] = []
 
     def plan(view: Store) -> Change:
@@ -90,8 +97,29 @@ def promote(
     return planned[-1], applied
 
 
+def _verify(promotion: Promotion, say: Callable[[str], None]) -> None:
+    """Hash and verify the packages of a release, and compare each with its record.
+
+    :raises VerifyError: one is not what the staging channel says, or does not pass
+    """
+    source = promotion.source
+    for one in shipped(source, read_release(source, promotion.release)):
+        say(f"verifying {one.file.key}")
+        findings = list(verified_again(source, one.file, one.record))
+        if findings:
+            raise VerifyError(
+                findings[0].what,
+                where=f"{source.address}/{one.file.key}",
+                found=findings[0].found,
+                wanted=findings[0].wanted,
+                fix="it is not promoted; run `rocm-channel audit --verify` on the staging channel",
+            )
+
+
 def rehearse(target: Store, promotion: Promotion) -> tuple[Planned, Applied]:
     """As :func:`promote`, the read-back included, but nothing is written."""
+    if promotion.verify:
+        _verify(promotion, lambda line: None)
     view = View(target)
     planned = plan_promotion(view, target, promotion)
     work = prepared(view, planned.change)
@@ -133,18 +161,14 @@ def plan_promotion(view: Store, target: Store, promotion: Promotion) -> Planned:
         channels_of=lambda package: (),
         where=target.address,
     )
-    placed = [
-        (one, Place(subdir, one.package.path.name, _fresh(one.record, view), one.package.path))
-        for one in found
-        for subdir in routes(one.package, state.indexes, packages)
-    ]
-    places = [place for _, place in placed] + _completed(packages, state)
-    additions, subdirs = to_add(target, places, state.indexes)
+    new = [Candidate(one.package, _fresh(one.record, view)) for one in found]
+    wanted = list(places(new, state.indexes))
+    additions, subdirs = to_add(target, wanted, state.indexes)
     additions = [_from_staging(addition, promotion.source) for addition in additions]
-    files = [one.file.model_copy(update={"key": place.key, "attestation": None}) for one, place in placed]
+    verified = {one.package.path.name: one.file.verify for one in found if one.file.verify is not None}
+    files = release_files(wanted, new, verified, {})
     settings = with_toolchain(target, state.settings, packages)
     sidecars = _Sidecars(promotion, view, state, subdirs)
-    files = [sidecars.attested(file) for file in files]
     result = Release(
         id=release.id,
         action="promote",
@@ -153,7 +177,7 @@ def plan_promotion(view: Store, target: Store, promotion: Promotion) -> Planned:
         commit=release.commit,
         allow_missing=allowed,
         promoted_from=promotion.origin,
-        files=tuple(files),
+        files=tuple(sidecars.attested(file) for file in files),
     )
     replacements = {
         **sidecars.aliases,
@@ -217,7 +241,8 @@ def _there_already(state: State, promotion: Promotion, release: Release, target:
     there = next((r for r in state.releases if r.id == release.id), None)
     if there is None:
         return None
-    same = {content_of(f) for f in there.files} == {content_of(f) for f in release.files}
+    # Combined labels may have brought more than the release itself has.
+    same = {content_of(f) for f in there.files} >= {content_of(f) for f in release.files}
     if there.promoted_from != promotion.origin or not same:
         origin = (there.promoted_from or {}).get("channel")
         raise ChannelError(
@@ -236,15 +261,6 @@ def _fresh(record: Record, view: Store) -> Record:
     if "indexed_timestamp" in fresh:
         fresh["indexed_timestamp"] = int(view.now() * 1000)
     return fresh
-
-
-def _completed(packages: Sequence[Package], state: State) -> list[Place]:
-    """What combined labels need of what the target has already."""
-    found = []
-    for key, subdir in completions(packages, state.indexes):
-        there, _, name = key.rpartition("/")
-        found.append(Place(subdir, name, state.indexes[there].records[name], key))
-    return found
 
 
 def _from_staging(addition: Addition, source: Store) -> Addition:

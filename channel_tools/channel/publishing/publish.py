@@ -20,7 +20,7 @@ from channel_tools.channel.publishing.placing import (
     with_toolchain,
 )
 from channel_tools.channel.publishing.readback import read_back
-from channel_tools.channel.publishing.release_checks import check_release
+from channel_tools.channel.publishing.release_checks import check_release, is_local
 from channel_tools.channel.publishing.release_files import (
     build_record,
     check_metadata,
@@ -30,7 +30,6 @@ from channel_tools.channel.publishing.release_files import (
 )
 from channel_tools.channel.release import Release, ReleaseFile
 from channel_tools.channel.settings import Settings, read_settings
-from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import Applied, apply, prepared
 from channel_tools.channel.transaction.change import Addition, Change, Replacement, SubdirChange
@@ -155,7 +154,7 @@ class Publisher:
             state.indexes,
             matrix=self.matrix,
             allow_missing=self.allow_missing,
-            local=isinstance(self.store, FolderStore) and state.settings.toolchain == "host",
+            local=is_local(self.store, state.settings),
             where=self.store.address,
         )
         settings = with_toolchain(view, state.settings, packages)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from channel_tools.channel.layout import ROCM_PACKAGE, SUBDIRS, SUFFIXES
+from channel_tools.channel.layout import ROCM_PACKAGE, SUFFIXES
 from channel_tools.channel.publishing.checks.builds import of_record
 from channel_tools.channel.publishing.placing import Candidate, Place
 from channel_tools.channel.release import ReleaseFile
@@ -47,17 +47,10 @@ def package_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def check_metadata(one: Candidate, build_record: dict[str, Any] | None) -> None:
-    """A package must be what its name and its build record say.
+    """A package must be what its build record says.
 
     :raises DamagedFileError: it is something else
     """
-    if one.package.subdir not in SUBDIRS:
-        raise DamagedFileError(
-            "is for a platform that this channel has no place for",
-            where=one.package.path,
-            found=one.package.subdir,
-            wanted=" or ".join(SUBDIRS),
-        )
     recorded = build_record.get("sha256") if build_record else None
     if recorded is not None and recorded != one.record["sha256"]:
         raise DamagedFileError(

@@ -109,11 +109,6 @@ class Upload:
             yield path
 
 
-def is_target(address: str) -> bool:
-    """Does the address name a package server, not a place where we keep the files ourselves?"""
-    return address.partition(":")[0] in _services() or address.startswith("https://prefix.dev/")
-
-
 def parse_target(address: str) -> Target:
     """The channel that an address names.
 

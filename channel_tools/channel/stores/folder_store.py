@@ -19,6 +19,7 @@ from typing import IO
 
 from channel_tools.channel.layout import CONTROL, is_package
 from channel_tools.channel.stores.content import (
+    CHUNK,
     changed_meanwhile,
     check_key,
     checked,
@@ -101,8 +102,9 @@ class FolderStore:
 
     def copy_from(self, source: Store, source_key: str, key: str, *, sha256: str) -> bool:
         def pieces() -> Iterator[bytes]:
-            with source.open(source_key) as stream:
-                while chunk := stream.read(1 << 20):
+            where = f"{source.address}/{source_key}"
+            with reading_errors(where), source.open(source_key) as stream:
+                while chunk := stream.read(CHUNK):
                     yield chunk
 
         return self._put_new(key, pieces(), sha256, f"{source.address}/{source_key}")
@@ -117,8 +119,9 @@ class FolderStore:
 
     def delete(self, key: str, *, expect: str | None = None) -> None:
         path = self._path(key)
-        if not path.exists():
-            return
+        with reading_errors(path):
+            if not path.exists():
+                return
         with self._locked():
             if expect is not None and self.stat(key) is not None:
                 self._check(key, path, expect)
@@ -174,7 +177,9 @@ class FolderStore:
 
     def _put_new(self, key: str, pieces: Iterator[bytes], sha256: str, origin: str | Path) -> bool:
         path = self._path(key)
-        if path.exists():
+        with reading_errors(path):
+            there = path.exists()
+        if there:
             return self._same(path, sha256)
         with (
             self._written_beside(path, checked(pieces, sha256, origin)) as temporary,

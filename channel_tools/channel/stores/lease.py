@@ -26,6 +26,7 @@ from channel_tools.model.errors import ConflictError, StorageError
 MARGIN = 1.0
 """Seconds that a lease is honoured past its end: what a ``Date`` header cuts off."""
 
+_CENTURY = 4_102_444_800.0
 FREE = b'{"version": 1, "id": null}\n'
 
 
@@ -168,16 +169,16 @@ def _acquire(lease: Lease, wait: float, say: Callable[[str], None]) -> None:
         found = store.read_with_etag(LEASE_KEY)
         entry = _entry(found[0]) if found else {}
         free = entry.get("id") is None
-        stale = not free and store.now() > _until(entry) + MARGIN
+        stale = not free and store.now() > until_of(entry) + MARGIN
         if (free or stale) and lease._take(found[1] if found else None):
             if stale:
-                say(f"took over the lease of {_name(entry)}, which ran out at {_clock(_until(entry))}")
+                say(f"took over the lease of {_name(entry)}, which ran out at {_clock(until_of(entry))}")
             return
         if not free and not stale and told != entry["id"]:
             told = entry["id"]
             say(
                 f"waiting: {_name(entry)} is publishing to {store.address} and holds it until "
-                f"{_clock(_until(entry))} at least"
+                f"{_clock(until_of(entry))} at least"
             )
         left = end - time.monotonic()
         if left <= 0:
@@ -185,7 +186,7 @@ def _acquire(lease: Lease, wait: float, say: Callable[[str], None]) -> None:
                 "another publisher holds the channel",
                 where=store.address,
                 found=f"{_name(entry)}, since {_clock(_number(entry, 'since'))}, "
-                f"until {_clock(_until(entry))}",
+                f"until {_clock(until_of(entry))}",
                 fix="run the command again later; a lease whose holder died runs out by itself",
             )
         time.sleep(min(left, random.uniform(0.5, 1.0) * min(1.0, lease.ttl / 4)))
@@ -201,11 +202,13 @@ def _entry(content: bytes) -> dict[str, Any]:
 
 
 def _number(entry: dict[str, Any], name: str) -> float:
+    """Seconds since 1970; 0 for what is no time of this century, so that a damaged lease has run out."""
     value = entry.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(value) if isinstance(value, int | float) and 0 <= value < _CENTURY else 0.0
 
 
-def _until(entry: dict[str, Any]) -> float:
+def until_of(entry: dict[str, Any]) -> float:
+    """When a lease runs out, in seconds since 1970."""
     return _number(entry, "until")
 
 

@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
@@ -213,7 +214,8 @@ class S3Objects:
     def _take_date(self, http_response: Any, **_: Any) -> None:
         date = http_response.headers.get("Date")
         if date:
-            self._clock = (parsedate_to_datetime(date).timestamp(), elapsed())
+            with suppress(ValueError, TypeError):  # no date is none that could be trusted
+                self._clock = (parsedate_to_datetime(date).timestamp(), elapsed())
 
 
 def digests(data: bytes) -> Json:

@@ -127,7 +127,8 @@ def run(
             content[change.manifest[0]] = _with_solves(change.manifest[1], solves)
         _stage(store, lease, journal, work, content)
         lease.check()
-        journal = journal.model_copy(update={"phase": "switching"})
+        signed = digest(content[journal.manifest]) if journal.manifest is not None else None
+        journal = journal.model_copy(update={"phase": "switching", "manifest_sha256": signed})
         etag = store.replace(JOURNAL_KEY, journal.to_bytes(), expect=etag, cache=NO_CACHE)
         etags = {key: old[1] if old else None for key, (_, old, _) in work.files.items()}
         steps.switch_all(store, lease, journal, content, etags, written)

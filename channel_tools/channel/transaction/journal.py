@@ -40,7 +40,7 @@ class Journal(BaseModel):
     """``additions`` and ``shards`` are only those that were not there before; ``switches`` in their order.
 
     ``started`` is ISO 8601 in UTC. ``manifest`` is the key of the release manifest, written last;
-    ``deletions`` come after it.
+    its sha256 is known from ``switching`` on. ``deletions`` come after it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,6 +55,7 @@ class Journal(BaseModel):
     shards: tuple[str, ...] = ()
     switches: tuple[Switch, ...] = ()
     manifest: str | None = None
+    manifest_sha256: str | None = None
     deletions: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:

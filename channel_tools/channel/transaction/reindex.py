@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from channel_tools.channel.care.yanked import read_yanked
-from channel_tools.channel.index.encoding import SubdirIndex, read_index
+from channel_tools.channel.index.encoding import read_index
 from channel_tools.channel.index.patches import read_patches
 from channel_tools.channel.index.rebuild import rebuild
 from channel_tools.channel.index.run_exports import read_run_exports
@@ -18,6 +19,7 @@ from channel_tools.channel.layout import (
     is_package,
     subdir_key,
 )
+from channel_tools.channel.release import Release, read_releases
 from channel_tools.channel.stores.lease import Lease, held
 from channel_tools.channel.stores.store import Store
 from channel_tools.channel.transaction import steps
@@ -57,10 +59,17 @@ def repair_all(
         keys = _subdirs(store)
         damaged = [key for key in keys if reindex or not _readable(store, key)]
         if damaged:
-            indexes = {key: rebuild(store, key, _yanked(store, key)) for key in damaged}
+            releases = tuple(read_releases(store))
+            left_out: dict[str, str] = {}
+            indexes = {
+                key: rebuild(store, key, _yanked(store, key), _known(store, key, releases), left_out)
+                for key in damaged
+            }
             work = prepared(View(store), Change("reindex"), indexes)
             run(store, lease, who, work, None, say, ())
-            done += [f"wrote the index of {key} anew from {_count(indexes[key])} packages" for key in damaged]
+            for key, index in indexes.items():
+                done.append(f"wrote the index of {key} anew from {len(index.records)} packages")
+            done += [f"left out {key}: {why}" for key, why in sorted(left_out.items())]
         return done
 
 
@@ -104,5 +113,25 @@ def _yanked(store: Store, key: str) -> set[str]:
     return names | set((read_patches(store, key) or {}).get("remove", ()))
 
 
-def _count(index: SubdirIndex) -> int:
-    return len(index.records)
+def _known(store: Store, key: str, releases: Sequence[Release]) -> dict[str, str | None] | None:
+    """What may be in an index: what it names, as far as it can be read, and what a release names.
+
+    Anything else in the folder was never published: a part of a release that broke off, or somebody else's
+    file. None for a channel without releases, as builds fill it: all that is there.
+    """
+    if not releases:
+        return None
+    known: dict[str, str | None] = dict.fromkeys(_yanked(store, key))
+    with suppress(ChannelError):
+        known |= dict.fromkeys(read_run_exports(store, key))
+    with suppress(ChannelError):
+        index = read_index(store, key)
+        known |= {name: record.get("sha256") for name, record in index.records.items()}
+        known |= dict.fromkeys(index.removed - known.keys())
+    for release in releases:
+        known |= {
+            file.key.rpartition("/")[2]: file.sha256
+            for file in release.files
+            if file.key.rpartition("/")[0] == key
+        }
+    return known

@@ -121,7 +121,9 @@ def undo(
     foreign = []
     if journal.phase == "switching":  # before that, whoever made what is there, it was not this transaction
         if journal.manifest is not None:
-            store.delete(journal.manifest)
+            state, there = _state(store, journal.manifest)
+            if state is not None and state == journal.manifest_sha256:
+                store.delete(journal.manifest, expect=there)
         ours = written or {}
         foreign = [
             switch.key

@@ -7,22 +7,31 @@ from __future__ import annotations
 
 import base64
 import csv
+import errno
 import hashlib
 import io
+import lzma
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from packaging.metadata import parse_email
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from channel_tools.model.errors import ChannelError, ChannelToolsError, DamagedFileError, StorageError
 
 SIGNATURES: Final = ("RECORD.jws", "RECORD.p7s")
 _MAX_METADATA: Final = 16 << 20
 _CHUNK: Final = 1 << 20
+_DAMAGE: Final = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, csv.Error, struct.error),
+    *(EOFError, NotImplementedError, RuntimeError, UnicodeError),
+)
+"""What the modules of a damaged zip file, its packed data and its RECORD raise."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +81,11 @@ def read_wheel(path: Path) -> Wheel:
             return _read(path, str(name), version, archive)
     except InvalidWheelFilename as error:
         raise ChannelError("is no file name of a wheel", where=path, found=str(error)) from error
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGE as error:
         raise DamagedFileError("cannot be read as a wheel", where=path, found=str(error)) from error
     except OSError as error:
+        if error.errno == errno.EINVAL:  # an offset before the file's beginning
+            raise DamagedFileError("cannot be read as a wheel", where=path, found="a wrong offset") from error
         raise StorageError(f"cannot be read: {error.strerror or error}", where=path) from error
 
 
@@ -166,8 +177,8 @@ def read_record(record: bytes) -> list[list[str]]:
 def _version(path: Path, text: str) -> Version:
     try:
         return Version(text.replace("_", "-"))
-    except InvalidVersion as error:
-        raise _wrong(path, "has a version that PEP 440 does not allow", text) from error
+    except ValueError as error:  # InvalidVersion, and numbers without end
+        raise _wrong(path, "has a version that PEP 440 does not allow", text[:200]) from error
 
 
 def _wrong(path: Path, what: str, found: str) -> ChannelError:

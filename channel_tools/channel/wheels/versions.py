@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 _ARCH = re.compile(r"gfx[0-9]+[0-9a-f]{2}")
 _ROCM = re.compile(r"rocm([0-9]+)")
@@ -52,7 +52,7 @@ def local_facts(version: str) -> LocalFacts:
     """Read the local part of a version; nothing of one that PEP 440 does not allow."""
     try:
         local = Version(version).local
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, and numbers without end
         return LocalFacts()
     segments = (local or "").split(".") if local else []
     archs = tuple(segment for segment in segments if _ARCH.fullmatch(segment))

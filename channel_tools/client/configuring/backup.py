@@ -30,7 +30,7 @@ def apply(plan: Plan) -> Path:
     if read_text(plan.file) != plan.before:
         raise ChannelToolsError("was changed meanwhile", where=plan.file, fix="run the command again")
     notes = _undo_file(plan.file)
-    changes = [*_changes(notes), {"before": plan.before, "after": _digest(plan.after)}]
+    changes = [*_made(_changes(notes), plan.before), {"before": plan.before, "after": _digest(plan.after)}]
     _write(notes, json.dumps({"version": 1, "changes": changes}) + "\n", 0o600)
     _write(plan.file, plan.after, _mode(plan.file))
     return notes
@@ -43,10 +43,10 @@ def plan_undo(file: Path) -> Plan:
     """
     path = file.expanduser()
     path = path.resolve() if path.is_symlink() else path.absolute()
-    changes = _changes(_undo_file(path))
+    here = read_text(path)
+    changes = _made(_changes(_undo_file(path)), here)
     if not changes:
         raise ChannelToolsError("nothing of rocm-channel's is to be taken back", where=path)
-    here = read_text(path)
     if here is None or _digest(here) != changes[-1]["after"]:
         raise ChannelToolsError(
             "was edited since rocm-channel wrote it, so that is not taken back",
@@ -64,7 +64,7 @@ def undo(file: Path) -> Plan:
     """
     made = plan_undo(file)
     notes = _undo_file(made.file)
-    changes = _changes(notes)
+    changes = _made(_changes(notes), made.before)
     if changes[-1]["before"] is None:
         with storage_errors(made.file):
             made.file.unlink()
@@ -93,6 +93,15 @@ def _changes(notes: Path) -> list[dict[str, Any]]:
             raise ValueError("another version")
     except (ValueError, KeyError, TypeError) as error:
         raise ChannelToolsError("is no undo file of rocm-channel", where=notes, found=str(error)) from error
+    return changes
+
+
+def _made(changes: list[dict[str, Any]], here: str | None) -> list[dict[str, Any]]:
+    """The changes that reached the file: the last one was only noted where what was before it is there."""
+    while (
+        changes and changes[-1]["before"] == here and (here is None or _digest(here) != changes[-1]["after"])
+    ):
+        changes = changes[:-1]
     return changes
 
 

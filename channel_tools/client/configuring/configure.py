@@ -149,18 +149,21 @@ def plan(wanted: Wanted, file: Path | None = None) -> Plan:
     path = (file or DEFAULT_FILES[wanted.client]).expanduser()
     path = path.resolve() if path.is_symlink() else path.absolute()
     before = read_text(path)
+    text = before and before.replace("\r\n", "\n")
     if wanted.client in ("conda", "mamba"):
         location = wanted.url[: -len(wanted.name)].rstrip("/")
-        after, notes = edit_condarc(before, path, wanted.names, wanted.name, location)
+        after, notes = edit_condarc(text, path, wanted.names, wanted.name, location)
     elif wanted.client == "environment":
         pins = [f"rocm-userspace={wanted.rocm}"]
         known = lookup(wanted.arch) if wanted.arch else None
         pins = [f"amdgpu-arch={known.isa}", *pins] if known else pins
-        after, notes = edit_environment(before, path, wanted.urls, wanted.url, pins)
+        after, notes = edit_environment(text, path, wanted.urls, wanted.url, pins)
     else:
         after, notes = edit_pixi(
-            before, path, wanted.urls, wanted.url, wanted.arch if wanted.check_host else None
+            text, path, wanted.urls, wanted.url, wanted.arch if wanted.check_host else None
         )
+    if before is not None and before != text:
+        after = before if after == text else after.replace("\n", "\r\n")
     return Plan(path, before, after, (*notes, *_notes(wanted)))
 
 
@@ -170,7 +173,7 @@ def read_text(path: Path) -> str | None:
     :raises ChannelToolsError: it is there and cannot be read
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")  # line ends as they are, for the way back
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

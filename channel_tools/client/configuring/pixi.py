@@ -58,6 +58,8 @@ def edit_pixi(
     if platforms is None:
         workspace["platforms"] = platforms = tomlkit.array()
         platforms.append("linux-64")
+    if not isinstance(platforms, list):
+        raise ChannelToolsError("platforms is no list", where=path)
     if platform_arch is not None:
         _demand(platforms, platform_arch)
         notes.append(f"pixi 0.82 or newer is needed, and refuses hosts without a {platform_arch} GPU")

@@ -25,6 +25,7 @@ from channel_tools.client.env_check.package import Entry, EntryKind, Package
 
 _PYTHON_FOLDERS: Final = re.compile(r"python3(\.\d+)?t?")
 _METADATA_LIMIT: Final = 32 << 20
+_DIGITS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ def _record_entries(data: dict[str, Any], sites: tuple[str, ...]) -> Iterator[En
     known = set()
     for item in (data.get("paths_data") or {}).get("paths") or ():
         path = _in_place(str(item["_path"]), sites)
+        if "\0" in path:
+            raise ValueError("a path with a null byte")
         known.add(path)
         kind = kinds.get(str(item.get("path_type")), "file")
         placeholder = item.get("prefix_placeholder")
@@ -129,7 +132,7 @@ def _record_entries(data: dict[str, Any], sites: tuple[str, ...]) -> Iterator[En
         )
     for file in data.get("files") or ():
         path = _in_place(str(file), sites)
-        if path not in known and not path.endswith(".pyc"):
+        if path not in known and "\0" not in path and not path.endswith(".pyc"):
             yield Entry(path)
 
 
@@ -157,8 +160,8 @@ def _distributions(prefix: Path, site: str) -> Iterator[Package]:
 
 
 def _recorded(prefix: Path, site: str, text: str | None) -> Iterator[Entry]:
-    for row in csv.reader((text or "").splitlines()):
-        if not row or row[0].endswith(".pyc"):
+    for row in _rows(text or ""):
+        if not row[0] or "\0" in row[0] or row[0].endswith(".pyc"):
             continue
         path = posixpath.normpath(posixpath.join(site, row[0]))
         if path.startswith("/"):
@@ -168,6 +171,14 @@ def _recorded(prefix: Path, site: str, text: str | None) -> Iterator[Entry]:
         yield Entry(
             path, "file", _digest(row[1] if len(row) > 1 else ""), _size(row[2] if len(row) > 2 else "")
         )
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    """Rows of a RECORD; one that is none is left out, with those after it."""
+    try:
+        yield from (row for row in csv.reader(text.splitlines()) if row)
+    except csv.Error:
+        return
 
 
 def _digest(text: str) -> frozenset[str]:
@@ -181,7 +192,7 @@ def _digest(text: str) -> frozenset[str]:
 
 
 def _size(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and len(text) < _DIGITS else None
 
 
 def _headers(file: Path) -> dict[str, str]:

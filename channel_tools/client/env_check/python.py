@@ -141,7 +141,7 @@ def shadows(prefix: Prefix, environ: Mapping[str, str]) -> Iterator[Finding]:
         modules = sorted(_our_modules(prefix, site))
         for folder, how, fix in _first(prefix, site, environ):
             for module in modules:
-                place = next((p for p in _places(folder, module) if p.exists()), None)
+                place = next((p for p in _places(folder, module) if _exists(p)), None)
                 if place is None or place.resolve().is_relative_to((prefix.path / site).resolve()):
                     continue
                 yield Finding(
@@ -171,7 +171,7 @@ def _first(prefix: Prefix, site: str, environ: Mapping[str, str]) -> Iterator[tu
 
 def _has_user_site(prefix: Path) -> bool:
     try:
-        lines = (prefix / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+        lines = (prefix / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return True
     settings = {
@@ -183,6 +183,14 @@ def _has_user_site(prefix: Path) -> bool:
 def _places(folder: Path, module: str) -> Iterator[Path]:
     yield folder / module / "__init__.py"
     yield folder / f"{module}.py"
+
+
+def _exists(path: Path) -> bool:
+    """Is it there? Not what this process may not look at, or no path at all: variables are foreign text."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _version_there(folder: Path, module: str) -> str | None:

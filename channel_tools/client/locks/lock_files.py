@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from channel_tools import rattler_process
 from channel_tools.channel.care.locks import explicit_entries
-from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
+from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE, SUBDIRS
 from channel_tools.client.addresses import Place, build_of, place_of, without_credentials
 from channel_tools.model.errors import ChannelToolsError, LockError
 from channel_tools.model.files import reason
@@ -36,6 +36,7 @@ LIMIT = 64 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _CHANNEL = re.compile(r"^#\s*channel:\s*(\S+)\s*$", re.M)
+_OTHER_SYSTEM = re.compile(r"(?:osx|win|emscripten|wasi|zos|freebsd)-|linux-(?!64\b)")
 _GFX = re.compile(r"(?:^|[_-])(gfx[0-9a-f]{3,})(?=[_-]|$)")
 
 
@@ -92,6 +93,12 @@ class LockedEnvironment:
         return next((one.version for one in self.packages if one.name == ROCM_PACKAGE), None)
 
     @property
+    def is_of_other_system(self) -> bool:
+        """Is it for another system than linux-64, for which there are no packages of ours?"""
+        subdirs = {place.subdir for one in self.packages if (place := one.place) is not None}
+        return bool(_OTHER_SYSTEM.match(self.platform) or subdirs - set(SUBDIRS))
+
+    @property
     def title(self) -> str:
         return " ".join(dict.fromkeys(part for part in (self.name, self.platform) if part))
 
@@ -143,22 +150,29 @@ def read_lock(path: Path, arch: str | None = None) -> list[tuple[str, str | None
 
 
 def choose(lock: Lock, arch: str | None = None) -> LockedEnvironment:
-    """The environment for a GPU target; the only one for None.
+    """The environment for a GPU target; the only one for None. Those of other systems do not count.
 
     :raises LockError: there is none, or several
     """
-    fitting = [one for one in lock.environments if arch is None or one.arch in (None, arch)]
+    here = [one for one in lock.environments if not one.is_of_other_system]
+    fitting = [one for one in here if arch is None or one.arch in (None, arch)]
     exact = [one for one in fitting if one.arch == arch] if arch else []
     found = exact or fitting
     if len(found) == 1:
         return found[0]
+    if not here:
+        raise LockError("is for another system", where=lock.path, found=_titles(lock), wanted="linux-64")
     raise LockError(
         "has no environment for that GPU" if not found else "has several environments",
         where=lock.path,
-        found=", ".join(f"{one.title} ({one.arch or 'no GPU'})" for one in lock.environments),
+        found=_titles(lock),
         wanted=arch or "one",
         fix="name the GPU with --arch",
     )
+
+
+def _titles(lock: Lock) -> str:
+    return ", ".join(f"{one.title} ({one.arch or 'no GPU'})" for one in lock.environments)
 
 
 def _url(path: Path, package: LockedPackage) -> str:

@@ -59,7 +59,12 @@ def bring(
     """
     missing = []
     for one in wanted:
-        found = _stored(store, one)
+        try:
+            found = _stored(store, one)
+        except DamagedFileError as error:
+            text = f"{error.what} ({error.found}); remove it, and it is fetched again"
+            yield Fault(f"{store.address}/{one.key}", text)
+            continue
         if found is None:
             missing.append(one)
         else:

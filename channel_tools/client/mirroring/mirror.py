@@ -26,13 +26,11 @@ from channel_tools.channel.transaction.change import Addition, Change, Record, R
 from channel_tools.channel.who import publisher
 from channel_tools.client.locks.lock_files import Lock
 from channel_tools.client.mirroring.fetch import Brought, Fault, Progress, bring
-from channel_tools.client.mirroring.plan import MANIFEST, Plan, Source, Wanted, plan_mirror, read_known
+from channel_tools.client.mirroring.plan import LOCKS, MANIFEST, Plan, Source, Wanted, plan_mirror, read_known
 from channel_tools.client.mirroring.rewrite import rewritten
 from channel_tools.model import environment
 from channel_tools.model.errors import ChannelError
 from channel_tools.model.redaction import redact
-
-LOCKS = "locks"
 
 
 @dataclass(frozen=True)
@@ -84,6 +82,11 @@ def mirror(
     at = (url or _address(root)).rstrip("/")
     known = read_known(root)
     plan = plan_mirror(locks, known)
+    texts = rewritten(locks, plan, at)
+    if not dry_run:  # first: a later run must find the same folders, however this one ends
+        channels = {**known, **{one.url: one.folder for one in plan.sources}}
+        manifest = {"version": 1, "address": at, "channels": dict(sorted(channels.items()))}
+        _write(root, MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
     parts = _parts(root)
     fetched: list[Wanted] = []
     present: list[Wanted] = []
@@ -107,13 +110,9 @@ def mirror(
         finally:
             # Also when interrupted: what has arrived is of use without the rest.
             _index(store, source, brought, say)
-    texts = rewritten(locks, plan, at)
     if not dry_run and not faults:
         for name, text in texts.items():
             _write(root, f"{LOCKS}/{name}", text.encode())
-        channels = {**known, **{one.url: one.folder for one in plan.sources}}
-        manifest = {"version": 1, "address": at, "channels": dict(sorted(channels.items()))}
-        _write(root, MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
     if not dry_run:
         _tidy(parts)
     if faults:

@@ -7,6 +7,7 @@ mean the same there.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from channel_tools.model.errors import ChannelToolsError, LockError
 from channel_tools.model.redaction import redact
 
 MANIFEST = "mirror.json"
+LOCKS = "locks"
 
 
 @dataclass(frozen=True)
@@ -177,13 +179,16 @@ def _listed(locks: Iterable[Lock]) -> dict[str, set[str]]:
 
 def _folders(urls: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
     found = {url: known[url] for url in urls if url in known}
-    taken = set(known.values())
+    taken = {LOCKS, MANIFEST, *known.values()}
     for url in urls:
         if url in found:
             continue
         parts = urlsplit(url)
-        last = parts.path.rstrip("/").rpartition("/")[2] or "channel"
-        host = parts.netloc.replace(":", "-") or "local"
+        last, host = (
+            re.sub(r"[^\w.-]", "-", text).lstrip(".")  # a lock of others must lead to no other folder
+            for text in (parts.path.rstrip("/").rpartition("/")[2], parts.netloc.rpartition("@")[2])
+        )
+        last, host = last or "channel", host or "local"
         ways = [last, f"{host}-{last}", *(f"{host}-{last}-{number}" for number in range(2, 100))]
         found[url] = next(way for way in ways if way not in taken)
         taken.add(found[url])

@@ -21,7 +21,7 @@ from channel_tools.client.pinning.update import all_records, the_same
 from channel_tools.client.reader import open_dependency, open_reader, reading_error
 from channel_tools.client.solved_checks import arch_of, rocm_of
 from channel_tools.client.solving import Record, host_packages
-from channel_tools.model.errors import ChannelToolsError
+from channel_tools.model.errors import ChannelToolsError, LockError
 from channel_tools.model.redaction import redact
 
 State = Literal["ok", "yanked", "replaced", "missing"]
@@ -75,11 +75,24 @@ class Checked:
 def check_locks(locks: Sequence[Lock], host: Host) -> list[Checked]:
     """Check every environment of every lock; what several of them ask of a channel is asked once.
 
+    Environments of other systems are only named.
+
+    :raises LockError: a lock has no other ones
     :raises ChannelError: a channel cannot be read, so nothing can be said
     :raises AccessError: a channel wants a credential
     """
     asked = _Asked({}, {}, [one for one in host_packages() if one[0] in BASE])
-    return [_checked(lock, one, host, asked) for lock in locks for one in lock.environments]
+    found = []
+    for lock in locks:
+        others = [one.title for one in lock.environments if one.is_of_other_system]
+        here = [one for one in lock.environments if not one.is_of_other_system]
+        if not here:
+            raise LockError(
+                "is for another system", where=lock.path, found=", ".join(others), wanted="linux-64"
+            )
+        notes = [f"for another system, and not looked at: {', '.join(others)}"] if others else []
+        found += [_checked(lock, one, host, asked, notes) for one in here]
+    return found
 
 
 @dataclass(frozen=True)
@@ -91,13 +104,15 @@ class _Asked:
     base: list[list[str]]
 
 
-def _checked(lock: Lock, environment: LockedEnvironment, host: Host, asked: _Asked) -> Checked:
+def _checked(
+    lock: Lock, environment: LockedEnvironment, host: Host, asked: _Asked, said: Sequence[str]
+) -> Checked:
     channels = [open_dependency(one) for one in environment.channels]
     names = sorted({one.name for one in environment.packages})
     question = (tuple(channels), tuple(names))
     if question not in asked.offers:
         asked.offers[question] = _offered(channels, names)
-    offered, notes = asked.offers[question][0], list(asked.offers[question][1])
+    offered, notes = asked.offers[question][0], [*said, *asked.offers[question][1]]
     states = []
     for one in environment.packages:
         states.append(_state(one, offered, environment))

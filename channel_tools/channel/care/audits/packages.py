@@ -57,7 +57,7 @@ def check_packages(
                 fix="`rocm-channel prune` deletes it; publish it again to keep it",
             )
             continue
-        yield from _compared(stat.key, known, record)
+        yield from compared(stat.key, known, record)
     for file in sorted((index.records.keys() | index.removed) - seen):
         yield Finding(
             f"{index.key}/{file}",
@@ -69,7 +69,8 @@ def check_packages(
         )
 
 
-def _compared(key: str, known: Record, record: Record) -> Iterator[Finding]:
+def compared(key: str, known: Record, record: Record) -> Iterator[Finding]:
+    """What the index says of a file against what the file itself says."""
     if known.get("sha256") != record["sha256"]:
         yield Finding(
             key,

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from channel_tools.channel.care.audits.findings import Finding, listed
+from channel_tools.channel.care.audits.packages import compared
 from channel_tools.channel.care.upkeep import State
+from channel_tools.channel.index.records import record_of
 from channel_tools.channel.release import Release, ReleaseFile
 from channel_tools.channel.stores.store import Store
 from channel_tools.channel.transaction.change import Record
@@ -49,7 +51,7 @@ def check_releases(
     if say is not None:
         for file in again.values():
             say(f"verifying {file.key}")
-            yield from _verified_again(store, file)
+            yield from verified_again(store, file)
 
 
 def unreleased(state: State) -> list[str]:
@@ -93,8 +95,12 @@ def _check_file(
         )
 
 
-def _verified_again(store: Store, file: ReleaseFile) -> Iterator[Finding]:
-    """Read the binaries once more; the verdict of today's rules may differ from that of its time."""
+def verified_again(store: Store, file: ReleaseFile, record: Record | None = None) -> Iterator[Finding]:
+    """Read the binaries once more; the verdict of today's rules may differ from that of its time.
+
+    :param record: what the index says of the file, to be held against what the file says
+    :raises DamagedFileError: it is no package
+    """
     import shutil
 
     from channel_tools.verify import verify_path
@@ -103,6 +109,8 @@ def _verified_again(store: Store, file: ReleaseFile) -> Iterator[Finding]:
         copy = Path(folder, file.key.rpartition("/")[2])
         with store.open(file.key) as stream, copy.open("wb") as target:
             shutil.copyfileobj(stream, target, 1 << 20)
+        if record is not None:
+            yield from compared(file.key, record, record_of(copy))
         report = verify_path(copy)
     before = set((file.verify or {}).get("targets") or ())
     if report.verdict != "pass":

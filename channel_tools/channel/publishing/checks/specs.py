@@ -29,7 +29,9 @@ def name_of(spec: str) -> str | None:
 def matching(spec: str, builds: Sequence[Build]) -> list[Build]:
     """Those of ``builds`` that satisfy a spec, whatever they depend on themselves."""
     parsed = parse(spec)
-    return [] if parsed is None else [build for build in builds if parsed.matches(_record(build))]
+    if parsed is None:
+        return []
+    return [build for build in builds if (one := _record(build)) is not None and parsed.matches(one)]
 
 
 def exact_version(spec: str) -> str | None:
@@ -43,6 +45,10 @@ def exact_version(spec: str) -> str | None:
 
 @lru_cache(maxsize=65536)
 def _record(build: Build) -> Any:
+    """None for what no solver takes, as a foreign index may have it: a version that is none."""
     from rattler import BuildString, PackageRecord
 
-    return PackageRecord(build.name, build.version, BuildString(build.build), build.number, build.subdir)
+    try:
+        return PackageRecord(build.name, build.version, BuildString(build.build), build.number, build.subdir)
+    except Exception:
+        return None
