@@ -41,11 +41,19 @@ class ChannelToolsError(Exception):
     def __str__(self) -> str:
         head = f"{self.where}: {self.what}" if self.where else self.what
         details = [
-            f"  {label}: {text.replace(chr(10), chr(10) + '    ')}"
+            f"  {label}: {_below(text)}"
             for label, text in (("found", self.found), ("wanted", self.wanted), ("fix", self.fix))
             if text
         ]
         return "\n".join([head, *details])
+
+
+def _below(text: str) -> str:
+    """Text whose further lines stand below its label, as far in as they came or four columns."""
+    first, *rest = text.splitlines() or [""]
+    if not all(line.startswith("    ") for line in rest):
+        rest = [f"    {line}" for line in rest]
+    return "\n".join([first, *rest])
 
 
 class MatrixError(ChannelToolsError):
