@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from channel_tools.channel.care.upkeep import read_state
-from channel_tools.channel.layout import SETTINGS_KEY
+from channel_tools.channel.layout import PAGE_KEY, RELEASES, SETTINGS_KEY, SUBDIRS, YANKED_KEY
 from channel_tools.channel.publishing.placing import empty_channel
 from channel_tools.channel.settings import Settings, read_settings
+from channel_tools.channel.stores.content import reading_errors
+from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import apply
 from channel_tools.channel.transaction.change import Change, Replacement
 from channel_tools.model.errors import ChannelError
 from channel_tools.model.redaction import redact
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PARTS = frozenset(
+    (*SUBDIRS, "label", "records", *(key.partition("/")[0] for key in (RELEASES, PAGE_KEY, YANKED_KEY)))
+) | {"lost+found"}
+"""Names at the top of a channel."""
 
 
 def init_channel(
@@ -31,10 +41,12 @@ def init_channel(
 
     :param given: fields of :class:`Settings`
     :returns: the settings, and whether anything was written
-    :raises ChannelError: a setting that is none, or a channel with other settings is there
+    :raises ChannelError: a setting that is none, or a channel with other settings, or other files, are there
     :raises StorageError: the store cannot be written
     """
     made: list[Settings] = []
+    _check_name(store, given.get("name"))
+    _check_empty(store)
 
     def plan(view: Store) -> Change:
         present = read_settings(view)
@@ -70,10 +82,11 @@ def _laid_over(view: Store, change: Change) -> Store:
 def _settings(store: Store, values: Mapping[str, Any]) -> Settings:
     url = values.get("url")
     if url is not None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https", "file", "s3") or "@" in parts.netloc or parts.query:
+        if not _is_address(url):
             raise ChannelError(
-                "is no address for consumers",
+                "has no usable address for consumers",
+                where=store.address,
+                found=redact(url),
                 wanted="https://host/channel, without credentials",
                 fix="see --url",
             )
@@ -87,7 +100,7 @@ def _settings(store: Store, values: Mapping[str, Any]) -> Settings:
                 fix="leave it out; docs/access.md says where each client takes its credentials from",
             )
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         problem = error.errors()[0]
         raise ChannelError(
@@ -95,3 +108,57 @@ def _settings(store: Store, values: Mapping[str, Any]) -> Settings:
             where=store.address,
             found=f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}",
         ) from error
+    if settings.toolchain == "host" and not isinstance(store, FolderStore):
+        raise ChannelError(
+            "cannot be a channel for builds against one host's own tools: other hosts would read it",
+            where=store.address,
+            found="toolchain host",
+            fix="choose a folder, or leave --toolchain host out",
+        )
+    return settings
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    if parts.scheme == "file":
+        return not parts.query and "@" not in parts.netloc
+    return (
+        parts.scheme in ("http", "https", "s3")
+        and bool(parts.netloc)
+        and "@" not in parts.netloc
+        and not parts.query
+    )
+
+
+def _check_name(store: Store, name: str | None) -> None:
+    if name is not None and not _NAME.fullmatch(name):
+        raise ChannelError(
+            "cannot have this name",
+            where=store.address,
+            found=redact(name),
+            wanted="letters, digits, - _ and . only, a letter or digit first",
+            fix="see --name",
+        )
+
+
+def _check_empty(store: Store) -> None:
+    """Nothing but parts of a channel may be there: what else lies in the folder would be served with it."""
+    if store.stat(SETTINGS_KEY) is not None:
+        return
+    if isinstance(store, FolderStore):
+        with reading_errors(store.path):
+            names = sorted(p.name for p in store.path.iterdir()) if store.path.is_dir() else []
+    else:
+        names = sorted({stat.key.partition("/")[0] for stat in islice(store.list(""), 1000)})
+    others = [name for name in names if name not in _PARTS and not name.startswith(".")]
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise ChannelError(
+            "holds other files, which would be in the channel with it",
+            where=store.address,
+            found=", ".join(others[:3]) + more,
+            fix="choose an empty folder",
+        )

@@ -21,7 +21,7 @@ from channel_tools.channel.care.prune import plan_prune, prune
 from channel_tools.channel.care.upkeep import read_state
 from channel_tools.channel.care.yank import Yanked, plan_yank, read_yanked, unyank, yank, yanked_notes
 from channel_tools.channel.init import init_channel
-from channel_tools.channel.layout import LEASE_KEY, is_package
+from channel_tools.channel.layout import JOURNAL_KEY, LEASE_KEY, is_package
 from channel_tools.channel.publishing.promote import Promotion, promote, rehearse
 from channel_tools.channel.publishing.publish import Publisher
 from channel_tools.channel.publishing.readback import read_back
@@ -615,6 +615,76 @@ def test_an_audit_finds_each_fault_and_says_what_to_do(channel: FolderStore, fau
     found = audit(channel).findings
     assert subject in {finding.subject for finding in found}, [f.lines() for f in found]
     assert all(f.fix for f in found if f.subject != "verify"), [f for f in found if not f.fix]
+
+
+class Snapshots(FolderStore):
+    """Copies the channel after each write, as a publisher that is killed then leaves it."""
+
+    def __init__(self, path: Path, into: Path) -> None:
+        super().__init__(path)
+        self.into = into
+        self.taken: list[FolderStore] = []
+
+    def _taken(self) -> None:
+        copy = self.into / str(len(self.taken))
+        shutil.copytree(self.path, copy)
+        self.taken.append(FolderStore(copy))
+
+    def put_new(self, key: str, content: bytes | Path, *, sha256: str, cache: str = "") -> bool:
+        new = super().put_new(key, content, sha256=sha256, cache=cache)
+        self._taken()
+        return new
+
+    def replace(self, key: str, content: bytes, *, expect: str | None, cache: str) -> str:
+        etag = super().replace(key, content, expect=expect, cache=cache)
+        self._taken()
+        return etag
+
+    def delete(self, key: str, *, expect: str | None = None) -> None:
+        super().delete(key, expect=expect)
+        self._taken()
+
+
+def _publish_more(store: Store, folder: Path) -> None:
+    packages = release(folder / "more", version="0.3.0", selection=False)
+    assert Publisher(store, MATRIX, WHO).publish(packages).changed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _publish_more,
+        lambda store, folder: yank(store, f"hip-demo =={OLD}", "bad", WHO),
+        lambda store, folder: (os.utime(tiny_package(store.path, "stranger"), (1, 1)), prune(store, WHO)),
+    ],
+    ids=["publish", "yank", "prune"],
+)
+def test_an_audit_of_a_killed_transaction_has_one_finding(
+    channel: FolderStore, tmp_path: Path, change: Callable[[Store, Path], Any]
+) -> None:
+    store = Snapshots(channel.path, tmp_path / "taken")
+    change(store, tmp_path)
+    unfinished = [taken for taken in store.taken if taken.stat(JOURNAL_KEY) is not None]
+    assert unfinished
+    for taken in unfinished[:: max(1, len(unfinished) // 12)]:
+        result = audit(taken)
+        found = result.findings
+        assert [f.key for f in found] == [JOURNAL_KEY], [f.lines() for f in found]
+        assert "unfinished transaction" in found[0].what and "channel repair" in str(found[0].fix)
+        assert result.notes == []
+
+
+def test_what_a_journal_does_not_explain_is_found_also_while_a_journal_is_there(
+    channel: FolderStore, tmp_path: Path
+) -> None:
+    store = Snapshots(channel.path, tmp_path / "taken")
+    _publish_more(store, tmp_path)
+    taken = next(t for t in reversed(store.taken) if t.stat(JOURNAL_KEY) is not None)
+    file = _first(taken.path, "linux-64/hip-demo-0.3.0*.conda")
+    _flip(file)
+    tiny_package(taken.path, "stranger")
+    found = {f.key for f in audit(taken).findings}
+    assert {f"linux-64/{file.name}", "linux-64/stranger-1-0.conda"} <= found
 
 
 def test_an_audit_demands_attestations_where_the_channel_does(channel: FolderStore) -> None:

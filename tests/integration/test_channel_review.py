@@ -353,6 +353,54 @@ def test_no_credential_gets_into_the_settings(tmp_path: Path, address: str, sett
     assert not (tmp_path / "channel" / "channel.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("url", "conda.example.com/internal", "conda.example.com/internal"),
+        ("url", "ftp://conda.example.com/c", "ftp://conda.example.com/c"),
+        ("url", "https:///c", "https:///c"),
+        ("url", "http://[", "http://["),
+        ("url", "https://user:hunter22@host/c", "host/c"),
+        ("name", "my channel", "my channel"),
+        ("name", "a/b", "a/b"),
+        ("name", "<b>", "<b>"),
+        ("name", "", "name"),
+        ("name", "-x", "-x"),
+    ],
+)
+def test_settings_that_are_none_are_named(tmp_path: Path, setting: str, value: str, said: str) -> None:
+    with pytest.raises(ChannelError) as caught:
+        init_channel(FolderStore(tmp_path / "channel"), {setting: value}, who=WHO)
+    assert said in str(caught.value) and "hunter22" not in str(caught.value)
+    assert str(tmp_path / "channel") in str(caught.value)
+
+
+def test_a_folder_with_other_files_becomes_no_channel(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ChannelError, match="thesis") as caught:
+        init_channel(FolderStore(tmp_path), {}, who=WHO)
+    assert "choose an empty folder" in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    (tmp_path / "thesis.txt").unlink()
+    assert init_channel(FolderStore(tmp_path), {}, who=WHO)[1]
+    (tmp_path / "channel.json").unlink()  # lost, and written anew
+    assert init_channel(FolderStore(tmp_path), {}, who=WHO)[0].url is None
+    (tmp_path / "notes.txt").write_text("beside a channel that is there")
+    assert not init_channel(FolderStore(tmp_path), {}, who=WHO)[1]
+
+
+def test_other_objects_in_a_bucket_and_its_toolchain(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with pytest.raises(ChannelError, match="toolchain host"):
+        init_channel(store, {"toolchain": "host"}, who=WHO)
+    assert store.files.get("channel.json") is None
+    other = MemoryStore()
+    other.files["backup/disk.img"] = b""
+    with pytest.raises(ChannelError, match="backup"):
+        init_channel(other, {}, who=WHO)
+    assert list(other.files) == ["backup/disk.img"]
+
+
 def test_undo_leaves_a_manifest_of_somebody_else() -> None:
     store = MemoryStore()
     foreign = Release(id="one", action="publish", created="x", who="other", files=())

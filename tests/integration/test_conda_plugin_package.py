@@ -129,7 +129,7 @@ def stand_ins(channel: Path) -> str:
         {"name": name, "version": version, "files": files, "depends": [], "strong": []}
         for name, version, files in packages
     ]
-    rattler_process.call("assemble", {"output": str(channel), "bridges": bridges})
+    rattler_process.call("assemble", {"output": str(channel), "bridges": bridges, "before": str(channel)})
     return channel.as_uri()
 
 

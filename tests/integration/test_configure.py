@@ -250,6 +250,13 @@ def test_files_of_another_form_are_left_alone(home: Path, text: str) -> None:
         (URL, {"client": "pixi", "rocm": None}, "ROCm release"),
         (URL, {"check_host": True}, "--check-host"),
         (URL, {"client": "npm"}, "no client"),
+        (f"{URL}?x=1", {}, "no address of a channel"),
+        (f"{URL}#x", {}, "no address of a channel"),
+        ("https://conda.example.com/", {}, "no address of a channel"),
+        ("file:///", {}, "no address"),
+        (f"{URL}/{LABEL}", {}, f"--channel {URL};"),
+        (URL, {"rocm": "7.2.1"}, "7.2.1 is no ROCm release"),
+        (URL, {"rocm": "seven"}, "no ROCm release"),
     ],
 )
 def test_what_cannot_be_is_refused(url: str, more: dict[str, object], words: str) -> None:

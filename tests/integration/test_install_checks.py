@@ -21,6 +21,7 @@ from channel_tools.model.errors import (
     ChannelError,
     DependencyError,
     RocmRefusedError,
+    StorageError,
 )
 from tests.integration.solve_cases import ISA, STACKS, Scene, index, make_channels, stack
 from tests.integration.tiny_packages import release, tiny_package
@@ -174,6 +175,30 @@ def test_a_channel_that_moved_is_followed(made: tuple[Path, Path], tmp_path: Pat
     prepared = install((moved, made[1]), env, "needs-torch", host=host("gfx942"))
     ours = {one["name"] for one in prepared.records if one["url"].startswith(moved.as_uri())}
     assert {"vllm-rocm", "pytorch-rocm", "triton-rocm", "amdgpu-arch", "rocm-userspace"} <= ours
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"\0", b"\xff", b"null", b'{"name": "python"}', b"[" * 100_000],
+    ids=["empty", "cut", "list", "null byte", "no text", "null", "other object", "nested"],
+)
+def test_a_damaged_record_of_an_environment_is_named(
+    made: tuple[Path, Path], tmp_path: Path, content: bytes
+) -> None:
+    env = tmp_path / "env"
+    install(made, env, host=host("gfx942"))
+    (record,) = (env / "conda-meta").glob("python-*.json")
+    record.write_bytes(content)
+    with pytest.raises(StorageError, match="records that cannot be read") as error:
+        install(made, env, "needs-torch", host=host("gfx942"))
+    assert error.value.where == str(record)
+
+
+def test_a_label_in_the_place_of_the_channel_is_told(made: tuple[Path, Path]) -> None:
+    reader = open_reader(made[0] / "label" / "gfx942-rocm7.2")
+    with pytest.raises(ChannelError, match="has no label") as error:
+        prepare(reader, ["vllm-rocm"], host=host(), arch="gfx942", rocm="7.2")
+    assert "the channel itself" in str(error.value)
 
 
 def test_a_file_of_ours_that_another_index_lists_is_not_ours(made: tuple[Path, Path]) -> None:

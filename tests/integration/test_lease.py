@@ -104,7 +104,7 @@ def test_the_waiting_one_says_who_has_it(store: Store) -> None:
         with held(store, "bert", ttl=2, say=said.append) as lease:
             lease.check()
     assert len(said) == 1, "once, not at each try"
-    assert "waiting: anna on host7 is publishing" in said[0] and " UTC " in said[0]
+    assert "waiting: anna on host7 is changing the channel" in said[0] and " UTC " in said[0]
     assert store.address in said[0]
 
 
@@ -196,7 +196,7 @@ def test_one_with_no_end_is_stale(tmp_path: Path) -> None:
     said: list[str] = []
     with held(store, "anna", wait=0, say=said.append) as lease:
         lease.check()
-    assert "another publisher" in said[0]
+    assert "somebody else" in said[0]
 
 
 def remove(store: Store) -> None:

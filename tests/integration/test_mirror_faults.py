@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,6 +239,42 @@ def test_locks_that_cannot_be_mirrored(tmp_path: Path, text: str) -> None:
     with pytest.raises(LockError):
         mirror([read_lock_file(tmp_path / "lock")], str(tmp_path / "m"))
     assert not (tmp_path / "m").exists()
+
+
+def test_a_lock_that_is_given_twice_is_one(world: tuple[Server, Path], tmp_path: Path) -> None:
+    lock = world[1] / KEY / "explicit.txt"
+    linked = tmp_path / "linked.txt"
+    linked.symlink_to(lock)
+    assert run(tmp_path / "m", lock, lock, linked).locks == ("locks/explicit.txt",)
+
+
+@pytest.mark.parametrize("name", ["internal", "conda-forge"])
+def test_a_channel_that_is_no_mirror_is_left_alone(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    """Were it the very one that is mirrored, its settings and index would be written anew."""
+    _, pins = world
+    shutil.copytree(site[0] / name, tmp_path / "m" / name)
+    before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
+    with pytest.raises(ChannelError, match="is a channel already") as error:
+        run(tmp_path / "m", pins / KEY / "explicit.txt")
+    assert str(tmp_path / "m" / name) in str(error.value)
+    assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("folder", ["..", "../x", "/x", "", ".channel", "a/b"])
+def test_a_list_of_channels_that_leads_elsewhere_is_refused(
+    world: tuple[Server, Path], tmp_path: Path, folder: str
+) -> None:
+    server, pins = world
+    (tmp_path / "m").mkdir()
+    listed = {"version": 1, "channels": {f"{server.url}/internal": folder}}
+    (tmp_path / "m/mirror.json").write_text(json.dumps(listed))
+    with pytest.raises(LockError, match="is no list"):
+        run(tmp_path / "m", pins / KEY / "explicit.txt")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and "pins" not in path.parts] == [
+        "mirror.json"
+    ]
 
 
 @settings(max_examples=60, deadline=None)

@@ -294,6 +294,11 @@ def test_no_credential_gets_into_a_file(served: tuple[Server, Path], tmp_path: P
         ("https://host/wheels/triton-3.6.0-cp312-cp312-linux_x86_64.whl", True),
         ("rocm_canary", True),
         ("--extra-index-url https://me:secret-pw@host/simple", True),
+        ("--extra-index-url https://host/simple", False),
+        ("-e git+https://github.com/x/some.git#egg=some", False),
+        ("-r https://host/requirements.txt", False),
+        *((line, True) for line in ("-r more.txt", "--requirement=more.txt", "-c more.txt", "-e .", "-e.")),
+        *((line, True) for line in (".", "..", "./some", "../some-1.0.tar.gz", "/srv/some-1.0.tar.gz")),
     ],
 )
 def test_pip_section(tmp_path: Path, line: str, refused: bool) -> None:
@@ -340,6 +345,25 @@ def test_what_cannot_be_pinned_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "environment.yml").write_text(text)
     with pytest.raises(LockError):
         read_environment(tmp_path / "environment.yml")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words", "what"),
+    [
+        ("numpy[[[", (), "is no match spec"),
+        ("numpy >=>1", (), "is no match spec"),
+        ("numpy", ("--assume", "__glibc=2 x"), "has a version that is none"),
+        ("numpy", ("--assume", "__gl ibc=2"), "has a name that is none"),
+    ],
+)
+def test_specs_that_are_none_are_no_fault_of_the_channel(
+    served: tuple[Server, Path], tmp_path: Path, spec: str, words: tuple[str, ...], what: str
+) -> None:
+    file = served_environment(served[0], tmp_path)
+    file.write_text(file.read_text() + f"  - '{spec}'\n")
+    done = rocm_channel("pin", file, "--dry-run", *words, **NO_GPU)
+    assert done.returncode == 52 and what in done.stderr, done.stderr
+    assert (words[1] if words else spec) in done.stderr and "--channel" not in done.stderr
 
 
 def test_a_file_without_channels_is_refused(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import pytest
 from channel_tools.channel.care.audit import audit
 from channel_tools.channel.index.encoding import read_all
 from channel_tools.channel.init import init_channel
-from channel_tools.channel.layout import JOURNAL_KEY
+from channel_tools.channel.layout import JOURNAL_KEY, LEASE_KEY
 from channel_tools.channel.release import read_releases
 from channel_tools.channel.stores.folder_store import FolderStore
+from channel_tools.channel.stores.lease import FREE, check_writable, held
 from channel_tools.channel.stores.s3_store import S3Store
 from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import (
@@ -334,3 +335,52 @@ def test_what_a_new_label_takes_from_an_old_one_is_signed_for_it(stage: Stage, c
     with channel.open(copied) as stream:
         assert bundle["sha256"] == hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
     assert not audit(channel).findings
+
+
+class Refusing(FolderStore):
+    """Lets nothing be written, as a bucket does for who may only read."""
+
+    def replace(self, key: str, content: bytes, *, expect: str | None, cache: str) -> str:
+        raise StorageError("access is denied", where=key)
+
+    def put_new(self, key: str, content: bytes | Path, *, sha256: str, cache: str = "") -> bool:
+        raise StorageError("access is denied", where=key)
+
+
+def test_who_may_not_publish_is_told_before_anything_is_verified(stage: Stage, channel: FolderStore) -> None:
+    said: list[str] = []
+    with pytest.raises(StorageError, match="denied"):
+        publisher(Refusing(channel.path), say=said.append).publish(stage.second)
+    assert said == []
+    publisher(Refusing(channel.path), say=said.append).publish(stage.second, dry_run=True)
+    assert said != []
+
+
+def test_a_channel_that_requires_attestations_says_so_before_anything_is_verified(
+    stage: Stage, channel: FolderStore
+) -> None:
+    publishers = [{"identity": "ci@example.com", "issuer": "https://issuer.example.com"}]
+    init_channel(channel, {"attestations": "require", "publishers": publishers}, who="tests", change=True)
+    said: list[str] = []
+    with pytest.raises(AttestationError):
+        publisher(channel, say=said.append).publish(stage.second)
+    assert said == []
+
+
+@pytest.mark.parametrize("before", ["free", "held", "none"])
+def test_the_writing_check_leaves_the_lease_as_it_was(channel: FolderStore, before: str) -> None:
+    path = channel.path / LEASE_KEY
+    if before == "none":
+        path.unlink(missing_ok=True)
+        check_writable(channel)
+        assert path.read_bytes() == FREE
+    elif before == "free":
+        path.write_bytes(FREE)
+        check_writable(channel)
+        assert path.read_bytes() == FREE
+    else:
+        with held(channel, "tests", say=lambda line: None) as lease:
+            content = path.read_bytes()
+            check_writable(channel)
+            assert path.read_bytes() == content
+            lease.check()

@@ -10,7 +10,7 @@ import pytest
 from channel_tools.channel.care.yanked import Yanked
 from channel_tools.channel.index.encoding import SubdirIndex
 from channel_tools.channel.page.builds import Variant, gather, plain
-from channel_tools.channel.page.commands import machines
+from channel_tools.channel.page.commands import Machine, machines
 from channel_tools.channel.page.matrix import tables
 from channel_tools.channel.settings import Settings
 from tests.integration.page_channel import PageChannel, stack_channel
@@ -85,11 +85,84 @@ def test_removed_without_an_entry_is_shown_as_yanked() -> None:
     assert build.yank is not None and build.yank.reason == "no reason is recorded"
 
 
+def offered(channel: PageChannel) -> dict[str, Machine]:
+    found = gather(channel.indexes(), channel.yanked, [])
+    labels = {label: builds for label, builds in found.items() if label}
+    made = machines(channel.settings, labels, ["gfx90a", "gfx942"], ["7.2", "7.0"], found[None])
+    return {machine.title: machine for machine in made}
+
+
 def test_only_machines_with_a_label_get_commands() -> None:
-    found = machines(Settings(url="https://h/c/"), ["gfx942-rocm7.2"], ["gfx90a", "gfx942"], ["7.2"], "p")
-    assert [machine.title for machine in found] == ["gfx942, ROCm 7.2"]
-    texts = [command.text for command in found[0].commands]
+    channel = PageChannel(Settings(url="https://h/c/"))
+    for arch in ("gfx90a", "gfx942"):
+        channel.add("linux-64", "p", "1", f"rocm72_{arch}_h1_0")
+    for name in ("amdgpu-arch", "rocm-userspace"):
+        channel.add("label/gfx942-rocm7.2/linux-64", name, "7.2", "x_declared_0")
+    assert list(offered(channel)) == ["gfx942, ROCm 7.2"]
+    texts = [command.text for command in offered(channel)["gfx942, ROCm 7.2"].commands]
     assert all("https://h/c/label/gfx942-rocm7.2 -c https://h/c " in text for text in texts[:4])
+
+
+def keys_of(channel: PageChannel, *words: str) -> list[str]:
+    keys = [f"{subdir}/{file}" for subdir, files in channel.records.items() for file in files]
+    return [key for key in keys if all(word in key for word in words)]
+
+
+def test_only_packages_with_a_build_that_is_not_yanked_are_offered() -> None:
+    channel = stack_channel()
+    for key in keys_of(channel, "linux-64/vllm-rocm", "rocm72_gfx90a"):
+        channel.yank(key, "bad")
+    found = offered(channel)
+    one, other = found["gfx90a, ROCm 7.2"], found["gfx942, ROCm 7.2"]
+    assert (
+        one.packages == ("amdsmi", "pytorch-rocm", "rocm-canary", "triton") and one.package == "pytorch-rocm"
+    )
+    assert all(command.text.endswith(" pytorch-rocm") for command in one.commands)
+    assert other.package == found["GPU found by the client, ROCm 7.2"].package == "vllm-rocm"
+    page = channel.page().decode()
+    numbers = {name: m.split() for name, m in re.findall(r'<option value="([^"]+)" data-m="([\d ]+)"', page)}
+    assert "1" not in numbers["vllm-rocm"] and "1" in numbers["pytorch-rocm"] and "2" in numbers["vllm-rocm"]
+
+
+@pytest.mark.parametrize("words", [("linux-64/", "rocm72_"), ("label/gfx90a-rocm7.2/", "amdgpu-arch")])
+def test_a_machine_whose_builds_or_label_are_all_yanked_is_not_offered(words: tuple[str, str]) -> None:
+    channel = stack_channel()
+    assert "gfx90a, ROCm 7.2" in offered(channel)
+    for key in [*keys_of(channel, *words), *keys_of(channel, "noarch/triton")]:
+        channel.yank(key, "bad")
+    assert "gfx90a, ROCm 7.2" not in offered(channel) and "gfx90a, ROCm 7.0" in offered(channel)
+
+
+def test_a_channel_with_everything_yanked_has_no_commands() -> None:
+    channel = stack_channel()
+    for key in keys_of(channel, ""):
+        channel.yank(key, "bad")
+    assert 'id="install"' not in channel.page().decode()
+
+
+LEGEND = re.compile(r'<tr><th scope="row"><span class="b[^>]*>([^<]+)</span></th>')
+
+
+@pytest.mark.parametrize(
+    ("attestations", "attested", "verified", "wanted"),
+    [
+        ("off", False, True, ["verified"]),
+        ("off", True, False, ["no verdict", "attested"]),
+        ("warn", False, True, ["verified", "not attested"]),
+        ("require", True, True, ["verified", "attested"]),
+    ],
+)
+def test_the_legend_has_the_words_that_the_page_uses(
+    attestations: Any, attested: bool, verified: bool, wanted: list[str]
+) -> None:
+    channel = PageChannel(Settings(attestations=attestations))
+    more = {"attestations_sha256": "ab" * 32} if attested else {}
+    key = channel.add("linux-64", "x", "1", "rocm72_gfx942_h1_0", **more)
+    if verified:
+        channel.release("r", [key])
+    page = channel.page().decode()
+    assert LEGEND.findall(page) == wanted
+    assert ("not attested" in page) == ("not attested" in wanted)
 
 
 def test_same_channel_gives_the_same_bytes() -> None:

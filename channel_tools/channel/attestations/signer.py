@@ -81,7 +81,7 @@ class Signer:
             raise ToolMissingError(
                 "signing needs the Python package sigstore",
                 found=str(error),
-                fix="pip install 'rocm-channel[sign]'",
+                fix="in the checkout: pip install -e '.[sign]'",
             ) from error
         self._path = trust_config or environment.read_path("ROCM_CHANNEL_TRUST_CONFIG")
         self._token = token

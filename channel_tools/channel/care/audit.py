@@ -6,7 +6,7 @@ journal that is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,10 +35,13 @@ from channel_tools.channel.release import read_release, release_key
 from channel_tools.channel.settings import Settings, read_settings
 from channel_tools.channel.stores.lease import MARGIN, holder, until_of
 from channel_tools.channel.stores.store import Store
-from channel_tools.channel.transaction.journal import AFTER, BEFORE, read_journal
+from channel_tools.channel.transaction.journal import AFTER, BEFORE, Journal, read_journal
 from channel_tools.model.errors import ChannelError
 
 T = TypeVar("T")
+_REPAIR = "run `rocm-channel channel repair`"
+_UNSETTLED = ("index", "label", "yanked", "attestation")
+"""Subjects of findings that an unfinished transaction gives rise to."""
 
 
 @dataclass
@@ -79,17 +82,20 @@ def audit(
     """
     result = Audit()
     state = _state(store, result)
-    result.findings += _left_behind(store)
+    journal = _journal(store, result)
+    pending = frozenset((*journal.additions, *journal.deletions) if journal else ())
+    result.findings += _left_behind(store, journal)
     read = Read()
     for index in state.indexes.values():
-        result.findings += check_packages(store, index, state.yanked, read, progress)
+        result.findings += check_packages(store, index, state.yanked, read, progress, pending)
     for index in state.indexes.values():
         if index.exists:
             result.findings += check_index(store, index, state.yanked, read.records)
     result.findings += check_labels(state.indexes)
     result.findings += check_releases(store, state, read.records, verify)
     result.findings += _attestations(store, state, trusted_root, result)
-    names = unreleased(state)
+    result.findings = [finding for finding in result.findings if not _explained(finding, journal)]
+    names = [key for key in unreleased(state) if key not in pending]
     if names:
         result.notes.append(f"no release manifest names {listed(names)}")
     result.packages, result.size = len(read.records), read.size
@@ -134,27 +140,48 @@ def _state(store: Store, result: Audit) -> State:
     return State(settings or Settings(), indexes, yanked, tuple(r for r in releases if r is not None))
 
 
-def _left_behind(store: Store) -> Iterator[Finding]:
-    """A journal, a lease, files that a transaction keeps, and unfinished uploads."""
-    repair = "run `rocm-channel channel repair`"
+def _journal(store: Store, result: Audit) -> Journal | None:
+    """The journal, as one finding that also says who holds the channel."""
     try:
         journal = read_journal(store)
     except ChannelError as error:
-        yield Finding(JOURNAL_KEY, "control", error.what, error.found, fix=error.fix)
-        journal = None
-    else:
-        if journal is not None:
-            yield Finding(JOURNAL_KEY, "control", f"{journal[0].describe()} is not finished", fix=repair)
+        result.findings.append(Finding(JOURNAL_KEY, "control", error.what, error.found, fix=error.fix))
+        return None
+    if journal is None:
+        return None
     entry = holder(store)
-    if entry is not None:
-        stale = store.now() > until_of(entry) + MARGIN
+    busy = entry is not None and not _ran_out(store, entry)
+    fix = "audit again later; if it died, run `rocm-channel channel repair`" if busy else _REPAIR
+    what = f"is of an unfinished transaction: {journal[0].describe()}"
+    found = f"{entry.get('who')} holds the channel" if busy and entry else None
+    result.findings.append(Finding(JOURNAL_KEY, "control", what, found, fix=fix))
+    return journal[0]
+
+
+def _explained(finding: Finding, journal: Journal | None) -> bool:
+    """Is it only that some files were switched, and some not yet?"""
+    if journal is None or journal.phase != "switching" or finding.subject not in _UNSETTLED:
+        return False
+    switched = {switch.key for switch in journal.switches}
+    subdirs = {key.rpartition("/")[0] for key in switched if "/" in key}
+    return finding.key in switched | subdirs or f"{finding.key}.sigs" in switched
+
+
+def _ran_out(store: Store, entry: Mapping[str, Any]) -> bool:
+    return store.now() > until_of(dict(entry)) + MARGIN
+
+
+def _left_behind(store: Store, journal: Journal | None) -> Iterator[Finding]:
+    """A lease, files that a transaction keeps, and unfinished uploads."""
+    entry = holder(store)
+    if entry is not None and journal is None:
+        stale = _ran_out(store, entry)
         what = "is a lease that ran out" if stale else "is held: somebody is changing the channel right now"
-        yield Finding(
-            LEASE_KEY, "control", what, str(entry.get("who")), fix=repair if stale else "audit later"
-        )
+        fix = _REPAIR if stale else "audit later"
+        yield Finding(LEASE_KEY, "control", what, str(entry.get("who")), fix=fix)
     left = [stat.key for prefix in (BEFORE, AFTER) for stat in store.list(prefix)]
     if left and journal is None:
-        yield Finding(left[0], "control", "was left by a transaction that is over", listed(left), fix=repair)
+        yield Finding(left[0], "control", "was left by a transaction that is over", listed(left), fix=_REPAIR)
     stray = getattr(store, "stray", None)
     for key in stray() if stray else ():
         yield Finding(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from channel_tools.channel.layout import combined_label, rocm_label
+from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE, combined_label, rocm_label
 from channel_tools.channel.page.builds import Build, plain
 from channel_tools.channel.settings import Settings
 
+_BOTH = {ARCH_PACKAGE, ROCM_PACKAGE}
+_TOP = ("vllm-rocm", "pytorch-rocm", "rocm-canary")
 Part = tuple[str, str]
 """A part of a command: kind and text. The page fills in ``url`` and ``pkg``, breaks no ``opt``."""
 
@@ -32,58 +34,70 @@ class Command:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine, and how each client installs for it. ``found``: the client looks at the GPU itself."""
+    """One machine, and how each client installs for it. ``found``: the client looks at the GPU itself.
+
+    ``packages`` are those that have a build for it which is not yanked; its commands name ``package``.
+    """
 
     title: str
     arch: str | None
     rocm: str | None
     found: bool
+    packages: tuple[str, ...]
+    package: str
     commands: tuple[Command, ...]
 
 
 def machines(
-    settings: Settings, labels: Iterable[str], archs: Sequence[str], releases: Sequence[str], package: str
+    settings: Settings,
+    labels: Mapping[str, Iterable[Build]],
+    archs: Sequence[str],
+    releases: Sequence[str],
+    builds: Iterable[Build],
 ) -> list[Machine]:
     """Declared machines that the channel has a label for, then those that the client looks at itself.
 
-    :param labels: labels of the channel
+    None for which every build, or every build of the label, is yanked.
+
+    :param labels: builds by label
     :param archs: archs that the main channel can be matched with by the client
     :param releases: ROCm releases, the newest first
+    :param builds: those of the main channel
     """
-    there = set(labels)
-    declared = [
-        Machine(
-            f"{arch}, ROCm {rocm}",
-            arch,
-            rocm,
-            False,
-            _declared(settings, combined_label(arch, rocm), arch, rocm, package),
-        )
-        for rocm in releases
-        for arch in archs
-        if combined_label(arch, rocm) in there
-    ]
-    found = [
-        Machine(
-            f"GPU found by the client, ROCm {rocm}",
-            None,
-            rocm,
-            True,
-            _found(settings, rocm_label(rocm), package),
-        )
-        for rocm in releases
-        if archs and rocm_label(rocm) in there
-    ]
-    return declared + found
+    wanted = {(build.name, build.variant) for build in builds if build.yank is None and not build.selects}
+
+    def packages(some: Sequence[str], rocm: str) -> tuple[str, ...]:
+        fitting = {n for n, v in wanted if v.arch in (None, *some) and v.rocm in (None, rocm)}
+        return tuple(sorted(fitting))
+
+    made = []
+    for rocm in releases:
+        for arch in archs:
+            label = combined_label(arch, rocm)
+            names = packages((arch,), rocm) if _selects(labels.get(label, ())) == _BOTH else ()
+            if names:
+                top = top_package(names)
+                commands = _declared(settings, label, arch, rocm, top)
+                made.append(Machine(f"{arch}, ROCm {rocm}", arch, rocm, False, names, top, commands))
+    for rocm in releases:
+        label = rocm_label(rocm)
+        names = packages(archs, rocm) if archs and ROCM_PACKAGE in _selects(labels.get(label, ())) else ()
+        if names:
+            top = top_package(names)
+            title = f"GPU found by the client, ROCm {rocm}"
+            made.append(Machine(title, None, rocm, True, names, top, _found(settings, label, top)))
+    return made
 
 
-def main_package(builds: Iterable[Build]) -> str | None:
+def top_package(names: Iterable[str]) -> str:
     """The package that commands name at first: the top of the stack, if it is there."""
-    names = {build.name for build in builds if build.yank is None and not build.selects}
-    for name in ("vllm-rocm", "pytorch-rocm", "rocm-canary"):
-        if name in names:
-            return name
-    return min(names, default=None)
+    there = set(names)
+    return next((name for name in _TOP if name in there), None) or min(there)
+
+
+def _selects(builds: Iterable[Build]) -> set[str]:
+    """Which of the two selecting packages a label has, yanked builds left out."""
+    return {build.name for build in builds if build.selects and build.yank is None}
 
 
 def _declared(settings: Settings, label: str, arch: str, rocm: str, package: str) -> tuple[Command, ...]:

@@ -17,8 +17,8 @@ from urllib.parse import quote, urlsplit
 
 from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
 from channel_tools.channel.page.builds import Build, gather, plain
-from channel_tools.channel.page.commands import machines, main_package
-from channel_tools.channel.page.matrix import tables
+from channel_tools.channel.page.commands import machines
+from channel_tools.channel.page.matrix import Row, tables
 from channel_tools.channel.release import Release
 from channel_tools.channel.settings import Settings
 
@@ -44,7 +44,11 @@ def render_page(
     labels = {label: builds for label, builds in found.items() if label is not None}
     archs, rocms = _archs(main), _releases(main)
     with_code, without_code = tables(main)
-    package = main_package(main)
+    offered = machines(settings, labels, *_choices(main), main)
+    numbers: dict[str, list[int]] = {}
+    for number, machine in enumerate(offered, 1):
+        for name in machine.packages:
+            numbers.setdefault(name, []).append(number)
     everything = [build for builds in found.values() for build in builds]
     values = {
         "settings": settings,
@@ -58,14 +62,27 @@ def render_page(
         "rocm_numbers": {rocm: number for number, rocm in enumerate(rocms)},
         "selectors": sorted((b for b in main if b.selects and b.yank is None), key=lambda b: b.key),
         "labels": {label: sorted(labels[label], key=lambda b: b.key) for label in sorted(labels)},
-        "machines": machines(settings, labels, *_choices(main), package) if package else [],
-        "package": package,
+        "machines": offered,
+        "packages": sorted(numbers.items()),
         "yanked": _yanked_newest_first(everything),
         "releases": sorted(releases, key=lambda release: release.created, reverse=True),
         "builds": sum(build.yank is None for build in main),
+        "words": _words(settings, [*with_code.rows, *without_code.rows]),
         "now": now,
     }
     return _template_page(values).encode()
+
+
+def _words(settings: Settings, rows: Sequence[Row]) -> set[str]:
+    """Words of the legend that the tables use."""
+    places = [place for row in rows for cell in row.cells for place in cell]
+    shown = [place.shown for place in places if place.shown]
+    shown += [build for row in rows for build in row.older if build.yank is None]
+    words = {{"pass": "verified", "fail": "verify failed"}.get(b.verdict or "", "no verdict") for b in shown}
+    words |= {"attested" for build in shown if build.attestation}
+    if settings.attestations != "off":
+        words |= {"not attested" for build in shown if not build.attestation}
+    return words | {"behind" for place in places if place.behind}
 
 
 def _yanked_newest_first(builds: Sequence[Build]) -> list[Build]:

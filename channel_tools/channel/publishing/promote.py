@@ -22,6 +22,7 @@ from channel_tools.channel.publishing.release_files import release_files
 from channel_tools.channel.publishing.shipped import Verified, content_of, shipped
 from channel_tools.channel.release import Release, ReleaseFile, read_release
 from channel_tools.channel.settings import Settings
+from channel_tools.channel.stores.lease import check_writable
 from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import Applied, apply, prepared
 from channel_tools.channel.transaction.change import Addition, Change, Record, Replacement, SubdirChange
@@ -83,6 +84,7 @@ def promote(
     """
     require_channel(target)
     if promotion.verify:
+        check_writable(target)
         _verify(promotion, say)
     planned: list[Planned] = []
 

@@ -30,6 +30,7 @@ from channel_tools.channel.publishing.release_files import (
 )
 from channel_tools.channel.release import Release, ReleaseFile
 from channel_tools.channel.settings import Settings, read_settings
+from channel_tools.channel.stores.lease import check_writable
 from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import Applied, apply, prepared
 from channel_tools.channel.transaction.change import Addition, Change, Replacement, SubdirChange
@@ -96,14 +97,19 @@ class Publisher:
             would not get what the release has for them
         :raises StorageError: the store cannot be read or written
         """
-        if read_settings(self.store) is None:
+        settings = read_settings(self.store)
+        if settings is None:
             raise ChannelError(
                 "no channel is here",
                 where=self.store.address,
                 fix=f"make one: `rocm-channel channel init {self.store.address}`",
             )
         self._dry_run = dry_run
-        self._read(package_files(packages))
+        files = package_files(packages)
+        self._check_attest(settings)
+        if not dry_run:
+            check_writable(self.store)
+        self._read(files)
         if dry_run:
             view = View(self.store)
             work = prepared(view, self._plan(view))
@@ -144,6 +150,15 @@ class Publisher:
             self._reports[path] = report
         self._commit = commit_of(records)
 
+    def _check_attest(self, settings: Settings) -> None:
+        if settings.attestations == "require" and self.attest is None and not self._dry_run:
+            raise AttestationError(
+                "takes packages with attestations only",
+                where=self.store.address,
+                found="none are to be made",
+                fix="publish with --attest",
+            )
+
     def _plan(self, view: Store) -> Change:
         state = read_state(view)
         packages = [one.package for one in self._new]
@@ -158,13 +173,7 @@ class Publisher:
             where=self.store.address,
         )
         settings = with_toolchain(view, state.settings, packages)
-        if settings.attestations == "require" and self.attest is None and not self._dry_run:
-            raise AttestationError(
-                "takes packages with attestations only",
-                where=self.store.address,
-                found="none are to be made",
-                fix="publish with --attest",
-            )
+        self._check_attest(settings)
         wanted = list(places(self._new, state.indexes))
         additions, subdirs = to_add(view, wanted, state.indexes)
         verified = {path.name: report.summary() for path, report in self._reports.items()}

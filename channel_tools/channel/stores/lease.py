@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -98,7 +98,7 @@ class Lease:
         if found is None or entry.get("id") is None:
             self._lost = "somebody removed it"
         elif entry["id"] != self.id:
-            self._lost = f"{entry.get('who', 'another publisher')} has it now"
+            self._lost = f"{entry.get('who', 'somebody else')} has it now"
         else:
             self._etag = found[1]
 
@@ -162,6 +162,17 @@ def holder(store: Store) -> dict[str, Any] | None:
     return entry if entry.get("id") is not None else None
 
 
+def check_writable(store: Store) -> None:
+    """Write what is in the place of the lease once more, so that who may not write is told at once.
+
+    :raises StorageError: the store cannot be read or written
+    """
+    found = store.read_with_etag(LEASE_KEY)
+    content, etag = found if found else (FREE, None)
+    with suppress(ConflictError):  # somebody else could write
+        store.replace(LEASE_KEY, content, expect=etag, cache=NO_CACHE)
+
+
 def _acquire(lease: Lease, wait: float, say: Callable[[str], None]) -> None:
     store, end = lease.store, time.monotonic() + wait
     told: object = None
@@ -177,13 +188,13 @@ def _acquire(lease: Lease, wait: float, say: Callable[[str], None]) -> None:
         if not free and not stale and told != entry["id"]:
             told = entry["id"]
             say(
-                f"waiting: {_name(entry)} is publishing to {store.address} and holds it until "
+                f"waiting: {_name(entry)} is changing the channel {store.address} and holds it until "
                 f"{_clock(until_of(entry))} at least"
             )
         left = end - time.monotonic()
         if left <= 0:
             raise ConflictError(
-                "another publisher holds the channel",
+                "somebody else holds the channel",
                 where=store.address,
                 found=f"{_name(entry)}, since {_clock(_number(entry, 'since'))}, "
                 f"until {_clock(until_of(entry))}",
@@ -213,7 +224,7 @@ def until_of(entry: dict[str, Any]) -> float:
 
 
 def _name(entry: dict[str, Any]) -> str:
-    return str(entry.get("who") or "another publisher")
+    return str(entry.get("who") or "somebody else")
 
 
 def _clock(seconds: float) -> str:

@@ -31,9 +31,17 @@ class Read:
 
 
 def check_packages(
-    store: Store, index: SubdirIndex, yanked: Yanked, read: Read, progress: Progress
+    store: Store,
+    index: SubdirIndex,
+    yanked: Yanked,
+    read: Read,
+    progress: Progress,
+    pending: frozenset[str] = frozenset(),
 ) -> Iterator[Finding]:
-    """Files against records, in both directions, with each byte hashed."""
+    """Files against records, in both directions, with each byte hashed.
+
+    :param pending: keys that an unfinished transaction brings or deletes, so that no index need list them
+    """
     seen: set[str] = set()
     for stat, record in read_packages(store, index.key):
         file = stat.key.rpartition("/")[2]
@@ -49,6 +57,8 @@ def check_packages(
             known = yanked.entries.get(stat.key, {}).get("record")
             if known is None:
                 continue
+        if known is None and stat.key in pending:
+            continue
         if known is None:
             yield Finding(
                 stat.key,

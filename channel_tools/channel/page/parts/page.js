@@ -43,16 +43,25 @@
 
   const machine = one("#machine");
   if (machine) {
-    const show = () => all(".machine").forEach((node) => {
-      node.hidden = node.dataset.machine !== machine.value;
-      node.open = true;
-    });
-    machine.addEventListener("change", show);
-    show();
     const wanted = one("#wanted");
-    wanted.addEventListener("change", () => {
-      all(".pkg").forEach((node) => { node.textContent = wanted.value; });
-    });
+    const name = () => all(".pkg").forEach((node) => { node.textContent = wanted.value; });
+    // Only packages that have a build for the machine can be chosen.
+    const show = () => {
+      for (const node of all(".machine")) {
+        node.hidden = node.dataset.machine !== machine.value;
+        node.open = true;
+      }
+      for (const option of wanted.options) {
+        option.disabled = option.hidden = !option.dataset.m.split(" ").includes(machine.value);
+      }
+      if (!wanted.selectedOptions.length || wanted.selectedOptions[0].disabled) {
+        wanted.value = one(".machine:not([hidden])").dataset.package;
+      }
+      name();
+    };
+    machine.addEventListener("change", show);
+    wanted.addEventListener("change", name);
+    show();
   }
 
   const filter = one("#filter");
