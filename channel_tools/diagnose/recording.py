@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from channel_tools.diagnose.devices import Device
-from channel_tools.diagnose.sampler_readings import Reading, Sample
+from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.sampler_readings import Reading, Sample
 from channel_tools.model.files import write_text_whole
 
 SAMPLES: Final = "samples.jsonl"

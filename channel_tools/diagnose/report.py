@@ -48,6 +48,10 @@ def text(explanation: Explanation, *, every: bool = False) -> Iterator[str]:
         for finding in wrong[1 : None if every else 1 + _OTHERS]:
             yield ""
             yield from _whole(finding) if every else _short(finding)
+        if explanation.errors and all(finding.rule.confidence == "possible" for finding in wrong):
+            yield ""
+            yield "that is possible only; the first lines that look like errors:"
+            yield from _errors(explanation.errors)
     elif explanation.errors:
         yield "no known cause was found; the first lines that look like errors:"
         yield from _errors(explanation.errors)
@@ -71,7 +75,7 @@ def shown(line: str) -> str:
 
 def _whole(finding: Finding) -> Iterator[str]:
     rule = finding.rule
-    sureness: str = "a sign, not an error" if rule.confidence == "possible" else rule.confidence
+    sureness: str = "possible, not more" if rule.confidence == "possible" else rule.confidence
     if finding.check:
         sureness += "; seen in a check of the configuration only, which may fail"
     yield f"{rule.title} [{rule.category}; {sureness}]"
