@@ -74,8 +74,12 @@ def prepare(
     look = reader.look([label] if label else [])
     selection = select(look.offer, host, reader.shown, arch, rocm)
     if label is not None and label not in look.labels:
+        itself = "name the channel itself: --arch and --rocm choose the label"
         raise ChannelError(
-            f"has no label {label}", where=reader.shown, wanted="declared builds in that label"
+            f"has no label {label}",
+            where=reader.shown,
+            wanted="declared builds in that label",
+            fix=itself if "/label/" in reader.url else None,
         )
     wanted = [*specs, *(name for name in facts.names if name not in _names(specs))]
     asked = request(reader, wanted, selection, others, priority, host_packages())

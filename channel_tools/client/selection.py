@@ -59,12 +59,12 @@ def select(
     else:
         if arch not in {a.target for a in offer.archs}:
             known = registry.lookup(arch)
+            build = f", or build for it: add {arch} to variants/ and run `rocm-channel build`"
             raise ArchRefusedError(
                 f"no package is built for {arch}" if known else f"{arch} is no AMD GPU target",
                 where=channel,
                 wanted="one of " + _names(offer),
-                fix=f"give one of those with --arch, or build for it: add {arch} to variants/ and run "
-                "`rocm-channel build`",
+                fix=f"give one of those with --arch{build if known else ''}",
             )
         here = {a.target for a in host.archs}
         if here and arch not in here:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -114,12 +115,13 @@ def _solve_error(
             found=redact(text.strip()),
             wanted="for instance 'vllm-rocm =0.26.0'",
         )
-    if "conda-meta" in text and "os error" in text:
+    damaged = _damaged_record(Path(asked["prefix"])) if asked.get("prefix") else None
+    if damaged is not None or ("conda-meta" in text and "os error" in text):
         return StorageError(
             "has records that cannot be read",
-            where=asked["prefix"],
+            where=damaged or asked["prefix"],
             found=redact(text.strip()),
-            fix="make its files readable, or choose another --prefix",
+            fix="make them readable, or make the environment anew: choose another --prefix",
         )
     return DependencyError(
         f"no environment with {', '.join(asked['specs'])} is possible",
@@ -127,6 +129,17 @@ def _solve_error(
         found=redact(text.strip()),
         fix="give a channel that has what is missing with -c, or ask for less",
     )
+
+
+def _damaged_record(prefix: Path) -> Path | None:
+    """A file of ``conda-meta`` that is no record."""
+    for path in sorted((prefix / "conda-meta").glob("*.json")):
+        try:
+            if not {"name", "version", "build", "fn"} <= json.loads(path.read_bytes()).keys():
+                return path
+        except (OSError, ValueError, AttributeError, RecursionError):
+            return path
+    return None
 
 
 def _unread(text: str, channels: Sequence[str]) -> str | None:

@@ -21,6 +21,7 @@ ROOT = Path("/")
 KFD_NODES = Path("sys/class/kfd/kfd/topology/nodes")
 DRM = Path("sys/class/drm")
 AMD = "0x1002"
+DIGITS = 21  # more than any number of the kernel has
 RELEASE = re.compile(r"^(\d+\.\d+)(?:[.\-+].*)?$")
 
 
@@ -64,7 +65,7 @@ def kfd_gpus(root: Path = ROOT) -> list[Gpu]:
 def _gpu(properties: str) -> Gpu | None:
     values = {}
     for words in map(str.split, properties.splitlines()):
-        if len(words) == 2 and words[1].isascii() and words[1].isdigit():
+        if len(words) == 2 and len(words[1]) < DIGITS and words[1].isascii() and words[1].isdigit():
             values[words[0]] = int(words[1])
     version = values.get("gfx_target_version", 0)
     if version == 0:

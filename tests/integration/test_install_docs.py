@@ -18,6 +18,7 @@ import tomlkit
 import yaml
 
 from channel_tools import rattler_process
+from channel_tools.channel.page.builds import gather
 from channel_tools.channel.page.commands import machines
 from channel_tools.channel.settings import Settings
 from channel_tools.client.arch_report import report
@@ -28,6 +29,7 @@ from channel_tools.client.host import Host
 from channel_tools.client.reader import open_reader
 from channel_tools.model.arch import lookup
 from tests.integration.helpers import ROOT, answer, rocm_channel, rocm_like
+from tests.integration.page_channel import PageChannel
 from tests.integration.solve_cases import HOST, SCENES, index, make_channels
 from tests.integration.tiny_packages import tiny_package
 
@@ -248,8 +250,14 @@ def test_the_commands_of_arch_are_those_of_the_page(channels: Channels) -> None:
 
 
 def test_the_channel_page_shows_the_same_commands() -> None:
-    settings = Settings(url=URL, name="internal", dependency_channels=("conda-forge",))
-    declared, _ = machines(settings, ["gfx942-rocm7.2", "rocm-7.2"], ["gfx942"], ["7.2"], "vllm-rocm")
+    channel = PageChannel(Settings(url=URL, name="internal", dependency_channels=("conda-forge",)))
+    channel.add("linux-64", "vllm-rocm", "0.26.0", "rocm72_gfx942_py312_h1_0")
+    channel.add("label/gfx942-rocm7.2/linux-64", "amdgpu-arch", "9.4.2", "gfx942_declared_0")
+    for label in ("gfx942-rocm7.2", "rocm-7.2"):
+        channel.add(f"label/{label}/linux-64", "rocm-userspace", "7.2", "system_declared_0")
+    found = gather(channel.indexes(), channel.yanked, [])
+    labels = {label: builds for label, builds in found.items() if label}
+    declared, _ = machines(channel.settings, labels, ["gfx942"], ["7.2"], found[None])
     assert len(declared.commands) == 5
     for shown in declared.commands:
         assert shown.text in PAGE, shown.client

@@ -14,7 +14,7 @@ import pytest
 
 from channel_tools.diagnose.cleaning.clean import find_stale
 from channel_tools.diagnose.cleaning.items import Item, Kept, remove
-from channel_tools.diagnose.doctor.hosts import Record, RecordedHost
+from channel_tools.diagnose.doctor.hosts import LiveHost, Record, RecordedHost
 from channel_tools.model.errors import StorageError
 
 TRITON_KEY = "A2B3C4D5E6F7" * 4 + "ABCD"
@@ -87,6 +87,49 @@ def test_what_git_tracks_is_kept(tmp_path: Path, tree: Path) -> None:
     stale = find_stale(RecordedHost(tmp_path, record), ["/src/vllm"], None)
     assert [item.path for item, _ in stale.items] == ["/src/vllm/dist"]
     assert Kept("/src/vllm/build", "git tracks files in it") in stale.kept
+
+
+def git(folder: Path, *words: str) -> None:
+    name = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(["git", *name, "-C", str(folder), *words], check=True, capture_output=True)
+
+
+def commit(folder: Path, *paths: str) -> None:
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--force", *paths)
+    git(folder, "commit", "--quiet", "-m", "x")
+
+
+@pytest.mark.parametrize(
+    ("checkout", "tracked"),
+    [(".", "python/build/keep.py"), ("python", "build/keep.py"), ("python/sub", "t.egg-info/PKG-INFO")],
+    ids=["the tree is a part of a checkout", "the tree is one", "a checkout within the tree"],
+)
+def test_what_git_tracks_is_kept_wherever_the_checkout_begins(
+    tmp_path: Path, checkout: str, tracked: str
+) -> None:
+    tree = tmp_path / "python"
+    put(tree / "setup.py", "")
+    put(tree / "dist/a.whl")
+    put(tmp_path / checkout / tracked)
+    commit(tmp_path / checkout, tracked)
+    stale = find_stale(LiveHost(), [str(tree)], None)
+    here = [item.path for item, _ in stale.items if item.path.startswith(str(tmp_path))]
+    assert here == [str(tree / "dist")]
+    kept = str((tmp_path / checkout / tracked).parent)
+    assert Kept(kept, "git tracks files in it") in stale.kept
+
+
+def test_a_checkout_in_place_of_a_build_folder_is_kept(tmp_path: Path) -> None:
+    put(tmp_path / "s/setup.py", "")
+    commit(tmp_path / "s", "setup.py")
+    git(tmp_path / "s", "worktree", "add", "dist", "-b", "pages")
+    put(tmp_path / "s/build/x")
+    commit(tmp_path / "s/build", "x")
+    stale = find_stale(LiveHost(), [str(tmp_path / "s")], None)
+    assert not [item for item, _ in stale.items if item.path.startswith(str(tmp_path))]
+    kept = {one.path for one in stale.kept if one.reason == "is a git checkout of its own"}
+    assert kept == {str(tmp_path / "s/dist"), str(tmp_path / "s/build")}
 
 
 def test_egg_info_of_a_source_release_is_kept(tmp_path: Path) -> None:
@@ -206,6 +249,32 @@ def test_a_cache_variable_that_names_the_home_folder(tmp_path: Path, folder: str
     put(tmp_path / "home/lena/x/build.ninja")
     names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
     assert listed(host_at(tmp_path, **dict.fromkeys(names, folder))) == {}
+
+
+VARIABLES = (
+    *("PIP_CACHE_DIR", "XDG_CACHE_HOME", "TRITON_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
+    *("TORCHINDUCTOR_CACHE_DIR", "TMPDIR", "VLLM_CACHE_ROOT", "CONDA_BLD_PATH", "HOME"),
+)
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize("folder", ["x", "./x", "~/x"])
+def test_a_variable_without_an_absolute_path_leads_nowhere(tmp_path: Path, name: str, folder: str) -> None:
+    """Else it would be taken for a folder of the root."""
+    for start in ("x", "~/x"):
+        here = tmp_path / start
+        wheel(here / "wheels/1/vllm-0.16.0-cp38-abi3-linux_x86_64.whl", "vllm")
+        wheel(here / "pip/wheels/1/vllm-0.16.0-cp38-abi3-linux_x86_64.whl", "vllm")
+        wheel(here / ".cache/pip/wheels/1/vllm-0.16.0-cp38-abi3-linux_x86_64.whl", "vllm")
+        put(here / f"{TRITON_KEY}/k.hsaco")
+        put(here / f".triton/cache/{TRITON_KEY}/k.hsaco")
+        put(here / "torch_extensions/py312_cpu/a/build.ninja")
+        put(here / "torchinductor_lena/ab/cabc.py")
+        put(here / "torch_compile_cache/0123456789/x")
+        put(here / "vllm-rocm_1764500000123/work/x")
+        put(here / "conda-bld/vllm-rocm_1764500000123/work/x")
+    stale = find_stale(host_at(tmp_path, **{name: folder}), [], None)
+    assert stale.items == ()
 
 
 def test_a_cache_behind_a_link_is_kept(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def test_the_gpu_with_most_compute_units(
         "gfx_target_version -90402\n",
         "gfx_target_version 0x16112\n",
         "gfx_target_version 90402 90402\n",
+        f"gfx_target_version {'9' * 5000}\n",
         "gfx_target_version ٩٠٤٠٢\n",
         "simd_count 1216\nsimd_per_cu 4\n",
         "max_gfx_target_version 90402\n",

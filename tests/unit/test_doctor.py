@@ -264,11 +264,22 @@ def test_another_prefix_is_judged(recorded: Path) -> None:
     assert given["package-archs"].status == Status.SKIPPED
 
 
-def test_a_record_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "host.json").write_text('{"environs": {}}')
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"environs": {}}', "environs: "),
+        ('{"devices": {"/dev/kfd": {"mode": "999", "uid": 0, "gid": 0}}}', "devices./dev/kfd.mode: "),
+        ("{", "JSON"),
+        ("[]", "object"),
+    ],
+)
+def test_a_record_that_cannot_be_read(tmp_path: Path, text: str, found: str) -> None:
+    (tmp_path / "host.json").write_text(text)
     done = command("--root", tmp_path)
     assert done.returncode == 13
-    assert "the record of the host cannot be read" in done.stderr
+    assert "the record of the host cannot be read" in done.stderr and found in done.stderr
+    keys = re.search(r"see the keys in (\S+)", done.stderr)
+    assert keys and (ROOT / keys[1]).is_file()
 
 
 def test_links_do_not_leave_the_root(tmp_path: Path) -> None:

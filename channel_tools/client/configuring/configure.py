@@ -8,10 +8,12 @@ priority: what is declared, this channel, those of its dependencies, and then wh
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from channel_tools.client.configuring.channel_names import PUBLIC, split_url
 from channel_tools.client.configuring.pixi import edit_pixi
@@ -108,6 +110,22 @@ def wanted_of(
         raise ChannelToolsError(
             "is no address that clients read", where=redact(url), wanted="https://, file:// or s3://"
         )
+    parts = urlsplit(url)
+    if parts.query or parts.fragment or not parts.path.strip("/"):
+        raise ChannelToolsError(
+            "is no address of a channel",
+            where=redact(url),
+            wanted="host and path, as https://conda.example.com/internal",
+        )
+    if "/label/" in parts.path:
+        raise ChannelToolsError(
+            "is a label of a channel",
+            where=redact(url),
+            wanted="the channel's own address",
+            fix=f"--channel {redact(url.partition('/label/')[0])}; --arch and --rocm choose the label",
+        )
+    if rocm is not None and not re.fullmatch(r"\d+\.\d+", rocm):
+        raise ChannelToolsError(f"{rocm} is no ROCm release", wanted="X.Y, as 7.2", fix="correct --rocm")
     if redact(url) != url:
         raise ChannelToolsError(
             "has a credential in it, which would be written into the configuration and every environment",

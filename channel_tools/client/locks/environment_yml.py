@@ -27,6 +27,7 @@ SHADOWING = ("torch", "triton", "vllm", "pytorch-triton", "pytorch-triton-rocm",
 _KNOWN = frozenset({"name", "prefix", "channels", "dependencies", "variables", "platforms", "category"})
 _SELECTOR = re.compile(r"sel\((unix|linux|osx|win)\)")
 _PIN = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)={1,2}(?P<version>[^\s=]+)=(?P<build>[^\s=]+)")
+_BESIDE = re.compile(r"\s*(?:(?:-[rce]|--(?:requirement|constraint|editable))(?:[\s=]|\b)|\.{1,2}(?:/|$)|/)")
 _LABEL = re.compile(r"^(?P<channel>.+)/label/(?P<label>[^/]+)/?$")
 _BOTH = re.compile(r"^(?P<arch>gfx[0-9a-f]+)(?:-rocm(?P<rocm>\d+\.\d+))?$|^rocm-(?P<alone>\d+\.\d+)$")
 
@@ -69,11 +70,19 @@ def read_environment(path: Path) -> Wanted:
 
 
 def check_pip(wanted: Wanted, names: Collection[str]) -> None:
-    """Refuse a pip section that would shadow packages of ours.
+    """Refuse a pip section that would shadow packages of ours, or that leads to files beside it.
 
     :param names: of the packages that our channel has
     :raises LockError: one would
     """
+    beside = [line for line in wanted.pip if _BESIDE.match(line) and "://" not in line]
+    if beside:
+        raise LockError(
+            "has pip packages that a file or folder beside it names, which is not where pinned files lie",
+            where=wanted.path,
+            found=", ".join(beside),
+            fix="write the requirements out in the pip section",
+        )
     shadowed = {_normal(name) for name in (*SHADOWING, *names)}
     bad = [line for line in wanted.pip if _normal(_distribution(line)) in shadowed]
     if bad:

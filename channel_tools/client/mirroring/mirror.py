@@ -78,10 +78,14 @@ def mirror(
         there and indexed, and a further run fetches only what is missing
     :raises StorageError: the mirror cannot be written
     """
+    locks = list({lock.path.resolve(): lock for lock in locks}.values())
     root = open_store(to)
     at = (url or _address(root)).rstrip("/")
     known = read_known(root)
     plan = plan_mirror(locks, known)
+    for source in plan.sources:
+        if source.folder not in known.values():
+            _refuse_others(open_store(f"{to.rstrip('/')}/{source.folder}"))
     texts = rewritten(locks, plan, at)
     if not dry_run:  # first: a later run must find the same folders, however this one ends
         channels = {**known, **{one.url: one.folder for one in plan.sources}}
@@ -133,6 +137,22 @@ def mirror(
         tuple(f"{LOCKS}/{name}" for name in texts),
         plan.notes,
     )
+
+
+def _refuse_others(store: Store) -> None:
+    """Refuse a channel that is there and is none of this mirror: perhaps the very one that is mirrored.
+
+    :raises ChannelError: there is one
+    """
+    if store.read(SETTINGS_KEY) is not None or any(
+        store.stat(f"{subdir}/repodata.json") is not None for subdir in SUBDIRS
+    ):
+        raise ChannelError(
+            "is a channel already, and none of this mirror",
+            where=store.address,
+            found=f"no {MANIFEST} above it that names it",
+            fix="choose another --to",
+        )
 
 
 def _split(store: Store, source: Source) -> tuple[list[Wanted], list[Wanted]]:

@@ -125,12 +125,15 @@ def read_known(store: Store) -> dict[str, str]:
         return {}
     try:
         found = json.loads(content)["channels"]
-        return {str(url): str(folder) for url, folder in found.items()}
+        known = {str(url): str(folder) for url, folder in found.items()}
+        if odd := [folder for folder in known.values() if not re.fullmatch(r"[\w-][\w.-]*", folder)]:
+            raise ValueError(odd[0])
+        return known
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise LockError(
             "is no list of a mirror's channels",
             where=f"{store.address}/{MANIFEST}",
-            fix="remove it: it is written anew, with the same folders where the channels' names differ",
+            fix="restore it, or mirror into another folder",
         ) from error
 
 

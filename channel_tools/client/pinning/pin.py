@@ -129,6 +129,14 @@ def pin(
     return Pins(wanted, tuple(made), tuple(channels.secrets()), tuple(dict.fromkeys((*wanted.notes, *notes))))
 
 
+_NO_SPECS = {
+    "InvalidMatchSpecError": "is no match spec",
+    "InvalidVersionError": "has a version that is none",
+    "InvalidPackageNameError": "has a name that is none",
+}
+"""What is wrong with dependencies and virtual packages, by the class of py-rattler's error."""
+
+
 class _Solver:
     """The solves for one GPU target."""
 
@@ -143,7 +151,7 @@ class _Solver:
         base: Sequence[Sequence[str]],
     ) -> None:
         self.channels, self.look, self.arch, self.rocm, self.label = channels, look, arch, rocm, label
-        self.asked = {
+        self.asked: dict[str, Any] = {
             "channels": channels.for_solver(label),
             "specs": list(specs),
             "virtual": [list(one) for one in base],
@@ -167,11 +175,22 @@ class _Solver:
             tuple(_plain(record) for record in records),
         )
 
+    @property
+    def virtual(self) -> list[str]:
+        return [f"{name}={version}" for name, version, _ in self.asked["virtual"]]
+
     def solve(self, **more: Any) -> dict[str, Any]:
         """:raises DependencyError: no environment is possible"""
         try:
             answer: dict[str, Any] = rattler_process.call("pin", {**self.asked, **more})
         except rattler_process.RattlerCallError as error:
+            if error.kind in _NO_SPECS:
+                raise LockError(
+                    _NO_SPECS[error.kind],
+                    where=", ".join(self.asked["specs"] if "Spec" in error.kind else self.virtual),
+                    found=redact(str(error).strip()),
+                    wanted="for instance vllm-rocm=0.26.0, and __glibc=2.34 for --assume",
+                ) from error
             raise reading_error(self.channels.ours.shown, str(error)) from error
         if "refused" in answer:
             raise DependencyError(

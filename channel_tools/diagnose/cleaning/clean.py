@@ -53,7 +53,7 @@ def find_stale(host: HostRoot, trees: Sequence[str], arch: str | None) -> Stale:
         if is_own_checkout(host, tree):
             kept.append(Kept(tree, "is a checkout of rocm-channel, which no build starts in"))
         for item in leftovers(host, tree, arch, deep=True):
-            owner = tracked(host, tree, item)
+            owner = tracked(host, item)
             if owner:
                 kept.append(owner)
             else:
@@ -82,7 +82,7 @@ def _build_places(host: HostRoot, trees: Sequence[str]) -> list[str]:
         if tree.startswith("/"):
             roots += [f"{tree}/output/bld", f"{tree}/bld"]
             roots += [f"{place}/bld" for place in host.glob(f"{tree}/work", ".+")]
-    real = [found for place in roots if (found := host.real(place)) is not None]
+    real = [found for place in roots if place.startswith("/") and (found := host.real(place)) is not None]
     return [place for place in real if posixpath.normpath(place) != "/"]
 
 

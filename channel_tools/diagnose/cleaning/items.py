@@ -48,6 +48,8 @@ class Kept:
 
 def base_folder(host: HostRoot, start: str, *parts: str) -> str | Kept | None:
     """A folder below ``start``, none of the named parts being a link; None where it is not there."""
+    if not start.startswith("/"):  # of a variable: whose current folder is meant, nobody knows
+        return Kept(start, "is no absolute path")
     here = host.real(start)
     if here is None:
         return None
@@ -60,8 +62,6 @@ def base_folder(host: HostRoot, start: str, *parts: str) -> str | Kept | None:
 
 def named_folder(host: HostRoot, path: str) -> str | Kept | None:
     """As :func:`base_folder`, for a folder that a variable names."""
-    if not path.startswith("/"):
-        return Kept(path, "is no absolute path")
     parent, name = posixpath.split(posixpath.normpath(path))
     found = base_folder(host, parent, name) if name else "/"
     home = host.real(host.home) or host.home

@@ -85,14 +85,27 @@ def leftovers(host: HostRoot, tree: str, arch: str | None, *, deep: bool = False
     return found
 
 
-def tracked(host: HostRoot, tree: str, item: Item) -> Kept | None:
-    """Why an item of a source tree belongs to the source itself, by what git tracks."""
-    if not host.exists(posixpath.join(tree, ".git")):
+def tracked(host: HostRoot, item: Item) -> Kept | None:
+    """Why an item of a source tree belongs to somebody's source, by what git tracks there or above it."""
+    for path in item.paths:
+        if host.exists(posixpath.join(path, ".git")):
+            return Kept(path, "is a git checkout of its own")
+    checkout = _checkout(host, item.path if item.parts else posixpath.dirname(item.path))
+    if checkout is None:
         return None
-    output = host.run("git", "-C", tree, "ls-files", "--", *item.paths)
+    output = host.run("git", "-C", checkout, "ls-files", "--", *item.paths)
     if output is None or output.status != 0:
         return Kept(item.path, "git does not say whether it belongs to the source")
     return Kept(item.path, "git tracks files in it") if output.text.strip() else None
+
+
+def _checkout(host: HostRoot, folder: str) -> str | None:
+    """The git checkout that a folder lies in: the nearest one, so that nested ones count for themselves."""
+    while not host.exists(posixpath.join(folder, ".git")):
+        if folder in ("/", ""):
+            return None
+        folder = posixpath.dirname(folder)
+    return folder
 
 
 def _egg_infos(host: HostRoot, tree: str) -> Iterator[str]:

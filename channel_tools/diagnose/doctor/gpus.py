@@ -33,7 +33,7 @@ def read_gpus(host: HostRoot, integrated: Collection[str]) -> tuple[Gpu, ...]:
     """
     found = []
     for name in sorted((name for name in host.names(NODES) if name.isdecimal()), key=int):
-        values = _properties(host.text(f"{NODES}/{name}/properties") or "")
+        values = properties(host, name)
         version = values.get("gfx_target_version", 0)
         simds = values.get("simd_count", 0)
         if not simds or not version:
@@ -49,8 +49,9 @@ def target_name(version: int) -> str:
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
 
 
-def _properties(text: str) -> dict[str, int]:
-    rows = (line.split() for line in text.splitlines())
+def properties(host: HostRoot, node: str) -> dict[str, int]:
+    """The numbers that the kernel tells of a node of the topology."""
+    rows = (line.split() for line in (host.text(f"{NODES}/{node}/properties") or "").splitlines())
     return {
         row[0]: int(row[1])
         for row in rows

@@ -188,9 +188,17 @@ def open_host(root: Path | None) -> HostRoot:
         raise ToolMissingError(
             "the record of the host cannot be read",
             where=record,
-            found=str(error).splitlines()[0] if str(error) else type(error).__name__,
-            fix="see the keys in channel_tools/diagnose/hosts.py",
+            found=_said(error),
+            fix="see the keys in channel_tools/diagnose/doctor/hosts.py",
         ) from error
+
+
+def _said(error: Exception) -> str:
+    """What is wrong with a record, and at which key."""
+    if not isinstance(error, ValidationError):
+        return str(error) or type(error).__name__
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
 
 
 def _device_node(path: Path) -> Device | None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from channel_tools.diagnose.doctor.gpus import NODES, target_name
+from channel_tools.diagnose.doctor.gpus import NODES, properties, target_name
 from channel_tools.diagnose.doctor.host_root import HostRoot
 from channel_tools.diagnose.smoke.sampler_readings import Reading
 
@@ -52,10 +52,7 @@ def read_devices(host: HostRoot) -> tuple[Device, ...]:
     """
     found: list[Device] = []
     for name in sorted((name for name in host.names(NODES) if name.isdecimal()), key=int):
-        rows = (line.split() for line in (host.text(f"{NODES}/{name}/properties") or "").splitlines())
-        values = {
-            row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isascii() and row[1].isdigit()
-        }
+        values = properties(host, name)
         version = values.get("gfx_target_version", 0)
         if not version or not values.get("simd_count"):
             continue

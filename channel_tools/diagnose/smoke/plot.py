@@ -48,12 +48,7 @@ def text_plot(recording: Recording, width: int = 60) -> list[str]:
         return []
     start, end = recording.samples[0].seconds, recording.samples[-1].seconds
     rows: list[tuple[str, str, str]] = []
-    tops = {
-        name: max(
-            (value for one in recording.devices for _, value in recording.series(one, name)), default=0.0
-        )
-        for name, *_ in _TEXTS
-    }
+    tops = {name: _top(recording, name) for name, *_ in _TEXTS}
     for device in recording.devices:
         for name, title, unit, scale in _TEXTS:
             series = [(at, value / scale) for at, value in recording.series(device, name)]
