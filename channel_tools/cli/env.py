@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +53,8 @@ def check(
 
     if arch is not None and registry.lookup(arch) is None:
         raise typer.BadParameter(f"{arch} is no AMD GPU target, such as gfx942", param_hint="--arch")
+    if rocm is not None and re.fullmatch(r"\d+\.\d+", rocm) is None:
+        raise typer.BadParameter(f"{rocm} is no ROCm release, such as 7.2", param_hint="--rocm")
     with ByteBars(quiet=json_) as bars:
         found = check_environment(
             prefix, detect_host(), arch=arch, rocm=rocm, quick=quick, progress=bars.update

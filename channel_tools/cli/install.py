@@ -88,6 +88,14 @@ def install(
     if attestations not in (None, "off", "warn", "require"):
         raise typer.BadParameter("is off, warn or require", param_hint="--attestations")
     publishers = _publishers(identity, issuer)
+    for option, given in (
+        ("-c", more_channels),
+        ("--rocm", rocm),
+        ("--update", update),
+        ("--priority", priority != "strict"),
+    ):
+        if file is not None and given:
+            raise typer.BadParameter("a lock file decides that already; leave it out", param_hint=option)
     if file is not None:
         prepared = _locked(file, channel, arch)
     else:
@@ -102,14 +110,15 @@ def install(
             update=update,
         )
     prepared = attested(prepared, attestations, trusted_root, publishers, attested_as)  # type: ignore[arg-type]
+    notes = [*_public(more_channels), *prepared.notes]
     if not json_:
-        for note in (*_public(more_channels), *prepared.notes):
+        for note in notes:
             typer.echo(f"note: {printable(note)}", err=True)
     if prefix is not None and not dry_run:
         _check_prefix(prefix)
         check_writable(prefix)
         place(prefix, prepared.records)
-    _print(prepared, prefix, dry_run, json_)
+    _print(prepared, notes, prefix, dry_run, json_)
 
 
 def _check_prefix(prefix: Path) -> None:
@@ -160,14 +169,14 @@ def _publishers(identities: list[str] | None, issuers: list[str] | None) -> list
     return [Publisher(identity=identity, issuer=issuer) for identity, issuer in pairs]
 
 
-def _print(prepared: Prepared, prefix: Path | None, dry_run: bool, json_: bool) -> None:
+def _print(prepared: Prepared, notes: list[str], prefix: Path | None, dry_run: bool, json_: bool) -> None:
     if json_:
         options.print_json(
             {
                 "version": 1,
                 "prefix": str(prefix) if prefix else None,
                 "packages": prepared.to_json(),
-                "notes": list(prepared.notes),
+                "notes": notes,
                 "attestations": [outcome.to_json() for outcome in prepared.outcomes],
             }
         )

@@ -112,15 +112,16 @@ def _print(
 ) -> None:
     from channel_tools.client.pinning.differences import differences, moved, same_everywhere, table
 
-    known = {one.arch: one.packages for one in before.environments} if before else {}
-    changes = {
-        one.key: moved(known[one.arch.target], one) for one in made.environments if one.arch.target in known
-    }
+    known = {(one.arch, one.rocm): one.packages for one in before.environments} if before else {}
+    now = {(one.arch.target, one.rocm): one for one in made.environments}
+    changes = {one.key: moved(known[machine], one) for machine, one in now.items() if machine in known}
     notes = list(made.notes)
-    now = {one.arch.target for one in made.environments}
-    lost = sorted(arch for arch in known if arch is not None and arch not in now)
+    lost = sorted(f"{arch} with ROCm {rocm}" for arch, rocm in known if arch and (arch, rocm) not in now)
     if lost:
-        notes.append(f"{folder / 'pixi.lock'} had {', '.join(lost)}, too: name all GPUs to keep them")
+        notes.append(
+            f"{folder / 'pixi.lock'} had {', '.join(lost)}, too: name all GPUs in one call, and another "
+            "--output-dir for each ROCm release, to keep them"
+        )
     found = differences(made.environments)
     if json_:
         options.print_json(

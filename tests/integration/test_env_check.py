@@ -532,3 +532,10 @@ def test_the_real_canary_of_the_demo(tmp_path: Path) -> None:
     (prefix / "lib/rocm-host").symlink_to("/opt")
     kinds = sorted(one.kind for one in look(prefix, arch="gfx90a", rocm="7.2").findings)
     assert kinds == ["arch-other", "file-altered", "file-replaced", "rocm-library-missing"]
+
+
+@pytest.mark.parametrize("words", [("--rocm", "7"), ("--rocm", "7.2.1"), ("--arch", "mi300")])
+def test_what_is_declared_must_be_a_machine(tmp_path: Path, words: tuple[str, str]) -> None:
+    refused = rocm_channel("env", "check", tmp_path, *words)
+    assert refused.returncode == 2
+    assert words[1] in refused.stderr

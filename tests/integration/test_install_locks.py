@@ -135,6 +135,17 @@ def test_files_that_are_no_locks(tmp_path: Path) -> None:
     assert done.returncode == 52 and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [("-c", "conda-forge"), ("--rocm", "7.2"), ("--update",), ("--priority", "flexible")]
+)
+def test_what_a_lock_decides_cannot_be_given_beside_it(tmp_path: Path, words: tuple[str, ...]) -> None:
+    lock = tmp_path / "explicit.txt"
+    lock.write_text("@EXPLICIT\n")
+    refused = rocm_channel("install", "--file", lock, "--dry-run", *words)
+    assert refused.returncode == 2
+    assert words[0] in refused.stderr and "lock file" in refused.stderr
+
+
 def test_the_channel_of_a_lock() -> None:
     base = "https://h.example.com/internal"
     label = Locked(f"{base}/label/gfx942-rocm7.2/linux-64/amdgpu-arch-9.4.2-gfx942_declared_0.conda", None)

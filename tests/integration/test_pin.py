@@ -228,6 +228,17 @@ def test_what_the_file_declares_is_the_default(served: tuple[Server, Path], tmp_
     assert "--arch" in refused.stderr
 
 
+def test_a_pin_that_drops_another_release_says_so(served: tuple[Server, Path], tmp_path: Path) -> None:
+    file = served_environment(served[0], tmp_path)
+    first = pin(file, "--arch", "gfx942", "--rocm", "7.2")
+    assert not any("too" in note for note in first["notes"])
+    again = pin(file, "--arch", "gfx942", "--rocm", "7.2", "--dry-run")
+    assert again["changes"] == {"gfx942-rocm7.2": []}
+    other = pin(file, "--arch", "gfx942", "--rocm", "7.0", "--dry-run")
+    assert other["changes"] == {}
+    assert any("gfx942 with ROCm 7.2" in note for note in other["notes"])
+
+
 def test_all_files_or_none(served: tuple[Server, Path], tmp_path: Path) -> None:
     file = served_environment(served[0], tmp_path)
     refused = rocm_channel("pin", file, "--arch", "gfx942", "--arch", "gfx1100", **NO_GPU)
