@@ -74,12 +74,6 @@ def test_folk_rules_that_are_wrong_are_no_causes() -> None:
     assert not re.search(r"(?:GCC 12|GCC 13)[^.]*(?:is|are) not supported", said)
 
 
-def test_sentences_name_no_places_of_a_machine() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.toml"))
-    for word in ("/work/", "/tmp/lab", "pypi.org", "pythonhosted", "conda.anaconda.org"):
-        assert word not in text
-
-
 @pytest.mark.parametrize("path", CLEAN, ids=lambda path: path.stem)
 def test_nothing_is_wrong_in_a_clean_log(path: Path) -> None:
     explanation = explain_blocks([path.read_bytes()])
