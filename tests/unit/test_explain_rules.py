@@ -13,7 +13,7 @@ from channel_tools.cli.main import COMMANDS
 from channel_tools.diagnose import explain_docs
 from channel_tools.diagnose.anchors import anchors_of
 from channel_tools.diagnose.explain import explain_blocks
-from channel_tools.diagnose.rules import CATEGORIES, FOLDER, Rule, all_rules, read_rules
+from channel_tools.diagnose.rules import CATEGORIES, Rule, all_rules, read_rules
 from channel_tools.model.errors import RuleError
 
 RULES = all_rules()
