@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from channel_tools.client.env_check.check import check_environment
+from channel_tools.client.host import Host
 from tests.integration.helpers import answer, host_build, make_project, rocm_channel, rocm_like
 
 GLIBC = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[-1]
@@ -45,6 +47,52 @@ def prefix(project: Path, tools: Path) -> Path:
     words = ("install", "--channel", project / "channel", "-c", tools, "--arch", "gfx942", "--rocm", "7.2")
     answer(rocm_channel(*words, "--prefix", path, "--json", "rocm-canary"))
     return path
+
+
+def test_what_was_built_is_published_as_one_release(project: Path, tools: Path, tmp_path: Path) -> None:
+    channel = tmp_path / "internal"
+    words = (
+        "channel",
+        "init",
+        channel,
+        "--toolchain",
+        "host",
+        "--dependency-channel",
+        tools.resolve().as_uri(),
+    )
+    assert rocm_channel(*words).returncode == 0
+    told = answer(rocm_channel("publish", project / "channel", "--channel", channel, "--json"))
+    assert told["stored"]
+    assert rocm_channel("audit", channel).returncode == 0
+    words = ("install", "--channel", channel, "-c", tools, "--arch", "gfx90a", "--rocm", "7.0")
+    packages = answer(rocm_channel(*words, "--dry-run", "--json", "rocm-canary"))["packages"]
+    canary = next(one for one in packages if one["name"] == "rocm-canary")
+    assert canary["build"].startswith("rocm70_gfx90a_")
+    strict = tmp_path / "strict"
+    assert rocm_channel("channel", "init", strict).returncode == 0
+    refused = rocm_channel("publish", project / "channel", "--channel", strict)
+    assert refused.returncode == 44
+    assert "host" in refused.stderr and not list(strict.rglob("*.conda"))
+
+
+def test_an_environment_of_real_binaries_is_checked(prefix: Path, tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    shutil.copytree(prefix, env, symlinks=True)
+    host = Host((), None, None)
+    clean = check_environment(env, host, arch="gfx942", rocm="7.2")
+    assert clean.findings == ()
+    assert clean.targets == {"lib/librocm_canary.so": ("gfx942",)}
+    library = env / "lib" / "librocm_canary.so"
+    library.write_bytes(library.read_bytes().replace(b"rocm", b"ROCM", 1))
+    (env / "lib/rocm-host").unlink()
+    (env / "lib/rocm-host").symlink_to("/opt")
+    found = check_environment(env, host, arch="gfx90a", rocm="7.2").findings
+    assert sorted(one.kind for one in found) == [
+        "arch-other",
+        "file-altered",
+        "file-replaced",
+        "rocm-library-missing",
+    ]
 
 
 def solve(

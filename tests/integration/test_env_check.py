@@ -516,24 +516,6 @@ def test_a_file_nobody_may_read_is_told(env: Path) -> None:
     assert found(env, "file-altered").where.endswith("knobs.py")
 
 
-def test_the_real_canary_of_the_demo(tmp_path: Path) -> None:
-    if not list((ROOT / "channel" / "linux-64").glob("rocm-canary-*.conda")):
-        pytest.skip("the demo has not run in this checkout")
-    prefix = tmp_path / "env"
-    words = ("install", "--channel", ROOT / "channel", "-c", ROOT / ".cache" / "host-tools")
-    done = rocm_channel(*words, "--arch", "gfx942", "--rocm", "7.2", "--prefix", prefix, "rocm-canary")
-    assert done.returncode == 0, done.stderr
-    check = look(prefix, arch="gfx942", rocm="7.2")
-    assert check.findings == ()
-    assert check.targets == {"lib/librocm_canary.so": ("gfx942",)}
-    library = prefix / "lib" / "librocm_canary.so"
-    anew(library, library.read_bytes().replace(b"rocm", b"ROCM", 1))
-    (prefix / "lib/rocm-host").unlink()
-    (prefix / "lib/rocm-host").symlink_to("/opt")
-    kinds = sorted(one.kind for one in look(prefix, arch="gfx90a", rocm="7.2").findings)
-    assert kinds == ["arch-other", "file-altered", "file-replaced", "rocm-library-missing"]
-
-
 @pytest.mark.parametrize("words", [("--rocm", "7"), ("--rocm", "7.2.1"), ("--arch", "mi300")])
 def test_what_is_declared_must_be_a_machine(tmp_path: Path, words: tuple[str, str]) -> None:
     refused = rocm_channel("env", "check", tmp_path, *words)
