@@ -1,5 +1,5 @@
 # make demo   from recipe to arch-matched install, on this machine's own tools
-# make test   lint, types and tests (under 10 minutes on two cores); make test-all adds the long ones
+# make test   lint, types and tests (about 10 minutes on two cores); make test-all adds the long ones
 # Each installs what it needs: Python packages into .venv, Debian packages when run as root.
 
 SHELL := /bin/bash

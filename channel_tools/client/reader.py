@@ -97,8 +97,8 @@ class Reader:
         if not found["names"]:
             raise ChannelError("no packages here", where=self.shown, fix=_CHECK)
         texts = {key: found["files"].get(url) for key, url in wanted.items()}
-        files = self.store or _Served(
-            redact(self.url), {key: text.encode() for key, text in texts.items() if text is not None}
+        files = self.store or MemoryStore(
+            {key: text.encode() for key, text in texts.items() if text is not None}, redact(self.url)
         )
         yanked = read_yanked(files)
         gone = {record["name"] for entry in yanked.entries.values() if (record := entry.get("record"))}
@@ -110,14 +110,6 @@ class Reader:
             yanked,
             files,
         )
-
-
-class _Served(MemoryStore):
-    """The small files of a channel that a web server gave out."""
-
-    def __init__(self, address: str, files: dict[str, bytes]) -> None:
-        super().__init__(files)
-        self.address = address
 
 
 def open_reader(address: str | Path) -> Reader:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
-from channel_tools.channel.stores.store import IMMUTABLE, Stat, Store
+from channel_tools.channel.stores.read_only import ReadOnly
+from channel_tools.channel.stores.store import Stat
 from channel_tools.model.errors import StorageError
 
 
-class MemoryStore:
+class MemoryStore(ReadOnly):
     """A store that can only be read. See :class:`channel_tools.channel.stores.store.Store`."""
 
-    address = "memory"
-
-    def __init__(self, files: Mapping[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes], address: str = "memory") -> None:
         self._files = dict(files)
+        self._address = address
+
+    @property
+    def address(self) -> str:
+        return self._address
 
     def now(self) -> float:
         return 0.0
@@ -43,18 +46,3 @@ class MemoryStore:
     def list(self, prefix: str = "") -> Iterator[Stat]:
         stats = (self.stat(key) for key in sorted(self._files) if key.startswith(prefix))
         return (stat for stat in stats if stat is not None)
-
-    def put_new(self, key: str, content: bytes | Path, *, sha256: str, cache: str = IMMUTABLE) -> bool:
-        self._refuse(key)
-
-    def replace(self, key: str, content: bytes, *, expect: str | None, cache: str) -> str:
-        self._refuse(key)
-
-    def delete(self, key: str, *, expect: str | None = None) -> None:
-        self._refuse(key)
-
-    def copy_from(self, source: Store, source_key: str, key: str, *, sha256: str) -> bool:
-        self._refuse(key)
-
-    def _refuse(self, key: str) -> NoReturn:
-        raise StorageError("cannot be written", where=f"{self.address}/{key}")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
-from channel_tools.channel.stores.store import IMMUTABLE, Stat, Store
+from channel_tools.channel.stores.read_only import ReadOnly
+from channel_tools.channel.stores.store import Stat, Store
 from channel_tools.channel.transaction.journal import digest
-from channel_tools.model.errors import StorageError
 
 
-class View:
+class View(ReadOnly):
     """Reads ``store``; what was read once stays as it was.
 
     :param over: content by key that stands in the place of what the store has
@@ -54,18 +53,3 @@ class View:
             if key.startswith(prefix) and (stat := self.stat(key)) is not None:
                 found[key] = stat
         return iter([found[key] for key in sorted(found)])
-
-    def put_new(self, key: str, content: bytes | Path, *, sha256: str, cache: str = IMMUTABLE) -> bool:
-        self._refuse(key)
-
-    def replace(self, key: str, content: bytes, *, expect: str | None, cache: str) -> str:
-        self._refuse(key)
-
-    def delete(self, key: str, *, expect: str | None = None) -> None:
-        self._refuse(key)
-
-    def copy_from(self, source: Store, source_key: str, key: str, *, sha256: str) -> bool:
-        self._refuse(key)
-
-    def _refuse(self, key: str) -> NoReturn:
-        raise StorageError("is only looked at, and cannot be written", where=f"{self.address}/{key}")
