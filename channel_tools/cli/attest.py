@@ -31,15 +31,7 @@ def verify(
         typer.Option("--identity", help="Who must have signed; may be repeated, with an --issuer each."),
     ],
     issuer: Annotated[list[str], typer.Option("--issuer", help="OIDC issuer of that identity.")],
-    trusted_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--trusted-root",
-            help="trusted_root.json of a private instance (default: the public one).",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
+    trusted_root: options.TrustedRoot = None,
     json_: options.Json = False,
 ) -> None:
     """Check the attestations that lie beside package files (FILE.sigs), without network.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,15 +15,7 @@ def audit(
     verify: Annotated[
         bool, typer.Option("--verify", help="Also verify the binaries of every released package again.")
     ] = False,
-    trusted_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--trusted-root",
-            help="trusted_root.json of a private instance (default: the public one).",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
+    trusted_root: options.TrustedRoot = None,
     json_: options.Json = False,
 ) -> None:
     """Hash every package again; compare files, indexes, labels, manifests, attestations and yanked builds.

@@ -48,15 +48,7 @@ def install(
         str | None,
         typer.Option("--attestations", help="off, warn or require (default: as the channel says)."),
     ] = None,
-    trusted_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--trusted-root",
-            help="trusted_root.json of the Sigstore instance.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
+    trusted_root: options.TrustedRoot = None,
     identity: Annotated[
         list[str] | None, typer.Option("--identity", help="Who may sign; with --issuer, may be repeated.")
     ] = None,

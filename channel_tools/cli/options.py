@@ -31,6 +31,15 @@ ToolchainKind = Annotated[
 RocmPath = Annotated[
     Path | None, typer.Option("--rocm-path", help="ROCm root (default: ROCM_PATH, /opt/rocm, the SDK root).")
 ]
+TrustedRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--trusted-root",
+        help="trusted_root.json of a private Sigstore instance (default: the public one).",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 
 DEFAULT_CHANNEL = Path("channel")
 
