@@ -19,7 +19,6 @@ from channel_tools.diagnose.doctor.rocm_roots import find_rocm
 from channel_tools.diagnose.doctor.versions import at_least, parts
 
 _HIP: Final = r"libamdhip64(-[0-9a-f]+)?\.so(\.[0-9.]+)?"
-_ARCH_PACKAGE: Final = "amdgpu-arch"
 _ROCM_PACKAGE: Final = "rocm-userspace"
 _ISA: Final = r"\d{1,2}\.\d{1,2}\.\d{1,2}"
 _ROCM_RELEASES_BELOW: Final = 20

@@ -23,8 +23,6 @@ from channel_tools.diagnose.smoke.verdict import BASELINE, Verdict, judge
 from channel_tools.model.errors import SmokeError, ToolMissingError
 
 BASELINE_SECONDS: Final = 5.0
-WORK_SECONDS: Final = 6.0
-"""How long a step keeps the GPU busy: some samples even where amd-smi takes a second for one."""
 
 
 @dataclass(frozen=True)
