@@ -61,10 +61,14 @@ Key = tuple[str, str, str]
 
 
 @pytest.fixture(scope="module")
-def matrix_reports(sdk_root: Path) -> Iterator[dict[Key, Future[Report]]]:
-    """Both versions, both archs, both build types; as many at once as there are processors."""
+def matrix_reports(sdk_root: Path) -> dict[Key, Future[Report]]:
+    """Both versions, both archs, both build types; as many at once as there are processors.
+
+    All have ended before the first test runs: pytest sets PYTEST_CURRENT_TEST between the phases of a test,
+    and a thread that starts a program while another one changes the environment can get EFAULT from execve.
+    """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        yield {
+        return {
             (vllm, arch, build_type): pool.submit(
                 run_preflight, request_for(rocm, arch, sdk_root, build_type)
             )
