@@ -7,6 +7,7 @@ is tried only where its anchor was found.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 SHORTEST: Final = 5
@@ -16,6 +17,7 @@ _CLASSES: Final = "dDwWsSbBAZ"
 _OPTIONAL: Final = "?*{"
 
 
+@cache
 def anchors_of(regex: str) -> tuple[str, ...]:
     """The longest plain text of each alternative of ``regex``; empty if one of them has none.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
@@ -78,6 +78,12 @@ class Probe:
         return re.compile(self.regex)
 
 
+@lru_cache(maxsize=4)
+def _automaton(texts: tuple[str, ...]) -> BytesAhoCorasick:
+    """All rules' anchors take some 25 ms to build: more than explaining a short text."""
+    return BytesAhoCorasick([text.encode() for text in texts], implementation=Implementation.DFA)
+
+
 @dataclass
 class Scanner:
     """Feeds a log to probes.
@@ -140,11 +146,7 @@ class Scanner:
                 for anchor in probe.anchors:
                     by_text.setdefault(anchor, []).append(probe)
         self._by_anchor = list(by_text.values())
-        self._automaton = (
-            BytesAhoCorasick([text.encode() for text in by_text], implementation=Implementation.DFA)
-            if by_text
-            else None
-        )
+        self._automaton = _automaton(tuple(by_text)) if by_text else None
         self._stale = False
 
     def _search(self, end: int) -> None:
