@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from channel_tools.cli import options
 
 if TYPE_CHECKING:
     from channel_tools.diagnose.cleaning.clean import Stale
+    from channel_tools.diagnose.cleaning.items import Item
 
 
 def clean(
@@ -34,7 +36,10 @@ def clean(
     from channel_tools.diagnose.cleaning.clean import find_stale, to_json
     from channel_tools.diagnose.cleaning.items import remove
     from channel_tools.diagnose.doctor.hosts import LiveHost
+    from channel_tools.model.errors import StorageError
 
+    if arch is not None and not re.fullmatch(r"gfx[1-9][0-9]?[0-9a-f]{2}", arch):
+        raise typer.BadParameter("is a GPU target, as gfx942", param_hint="--arch")
     if json_ and not (yes or dry_run):
         raise typer.BadParameter("cannot ask: give --dry-run or --yes", param_hint="--json")
     for tree in trees or ():
@@ -44,13 +49,24 @@ def clean(
     stale = find_stale(host, [str(tree.resolve()) for tree in trees or ()], arch)
     if not json_:
         _print(stale)
-    chosen = [item for item, _ in stale.items] if _agreed(stale, dry_run, yes) else []
-    for item in chosen:
-        remove(host, item)
+    removed: list[Item] = []
+    left: list[str] = []
+    for item, _ in stale.items if _agreed(stale, dry_run, yes) else ():
+        try:
+            remove(host, item)
+            removed.append(item)
+        except StorageError as error:  # the others may go all the same
+            left.append(f"{error.where} {error.what}")
     if json_:
-        options.print_json(to_json(stale, chosen))
-    elif chosen:
-        typer.echo(f"removed {_size(stale.total)}")
+        options.print_json(to_json(stale, removed))
+    elif removed:
+        typer.echo(f"removed {_size(sum(size for item, size in stale.items if item in removed))}")
+    if left:
+        raise StorageError(
+            f"{len(left)} of {len(stale.items)} are still there, wholly or in part",
+            found="; ".join(left),
+            fix="remove them as their owner",
+        )
 
 
 def _agreed(stale: Stale, dry_run: bool, yes: bool) -> bool:
@@ -64,11 +80,14 @@ def _agreed(stale: Stale, dry_run: bool, yes: bool) -> bool:
 
 
 def _print(stale: Stale) -> None:
+    from channel_tools.verify.source import printable
+
     for item, size in stale.items:
         entries = f" ({len(item.parts)} in it)" if item.parts else ""
-        typer.echo(f"{_size(size):>10}  {item.kind:<16} {item.path}{entries}\n{'':>12}{item.reason}")
+        typer.echo(f"{_size(size):>10}  {item.kind:<16} {printable(item.path)}{entries}")
+        typer.echo(f"{'':>12}{printable(item.reason)}")
     for kept in stale.kept:
-        typer.echo(f"{'kept':>10}  {kept.path}: {kept.reason}")
+        typer.echo(f"{'kept':>10}  {printable(kept.path)}: {printable(kept.reason)}")
     if not stale.items:
         typer.echo("nothing is stale")
 

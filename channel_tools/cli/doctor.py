@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green", "skipped": "bright_black"}
 _WIDTH = 110
+_INDENT = 19
 
 
 def doctor(
@@ -81,6 +83,7 @@ def _word(word: str) -> str:
 
 
 def _detail(label: str, text: str) -> None:
-    indent = " " * 19
-    lines = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
-    typer.echo(f"           {label + ':':<8}" + f"\n{indent}".join(lines))
+    columns = shutil.get_terminal_size((_WIDTH + _INDENT, 24)).columns
+    width = max(20, min(_WIDTH, columns - _INDENT))
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    typer.echo(f"           {label + ':':<8}" + f"\n{' ' * _INDENT}".join(lines))

@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-import threading
+import sys
 from collections.abc import Sequence
-from types import TracebackType
 
+import typer
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from channel_tools.diagnose.recording import Recording
+from channel_tools.cli.live import LiveDisplay
+from channel_tools.cli.progress import print_table
 from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.plot import BLOCKS, GAP, text_plot
+from channel_tools.diagnose.smoke.recording import Recording
 from channel_tools.diagnose.smoke.sampler_readings import MIB, Reading, Sample
 from channel_tools.diagnose.smoke.verdict import Numbers, Verdict
+from channel_tools.verify.source import printable
 
 GIB = 1 << 30
+DEGREES = "°C"
+
+_LOG_COLUMNS = 138
+# Beside the blocks of a plot: the name of the line, its range, and what parts them.
+_BESIDE = 38
 
 
-class GpuDisplay:
+class GpuDisplay(LiveDisplay):
     """A table that follows the samples where there is a terminal; nothing where there is none.
 
     :param title: a line above the table
     """
 
     def __init__(self, devices: Sequence[Device], title: str, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
         self._devices = devices
         self._title = title
         self._sample: Sample | None = None
-        self._lock = threading.Lock()
-        self._console = Console(stderr=True, highlight=False, quiet=quiet)
-        self._live = Live(
-            console=self._console, get_renderable=self._render, refresh_per_second=4, transient=True
-        )
-
-    def __enter__(self) -> GpuDisplay:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
 
     def sampled(self, sample: Sample) -> None:
         """Take a sample; called from any thread."""
@@ -66,6 +59,33 @@ class GpuDisplay:
         return Group(Text(title, style="bold"), readings_table(self._devices, sample))
 
 
+def print_recording(table: Table, recording: Recording) -> None:
+    """Print a table, and the plot in text as wide as there is room."""
+    console = Console()
+    columns = console.width if console.is_terminal else _LOG_COLUMNS
+    print_table(table)
+    for line in text_plot(recording, max(8, min(columns - _BESIDE, 100)), plain=not _can_print(BLOCKS + GAP)):
+        typer.echo(line)
+
+
+def printed(text: str) -> str:
+    """A text of another program, fit for this terminal and its character set."""
+    text = printable(text)
+    return text if _can_print(text) else text.encode("ascii", "backslashreplace").decode()
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _degrees() -> str:
+    return DEGREES if _can_print(DEGREES) else "C"
+
+
 def readings_table(devices: Sequence[Device], sample: Sample | None) -> Table:
     """One row a GPU with its readings; a dash for what is not told."""
     table = Table(box=None, pad_edge=False)
@@ -83,7 +103,7 @@ def _cells(reading: Reading) -> list[str]:
     memory = "-" if used is None else f"{used / GIB:.1f}"
     return [
         _cell(reading.power_watts, "W"),
-        _cell(reading.temperature_celsius, "°C"),
+        _cell(reading.temperature_celsius, _degrees()),
         _cell(reading.clock_mhz, "MHz"),
         _cell(reading.busy_percent, "%"),
         f"{memory} / {total / GIB:.1f} GiB" if total else f"{memory} GiB" if used is not None else "-",
@@ -104,7 +124,7 @@ def summary_table(recording: Recording) -> Table:
         table.add_row(
             device.title,
             _spans(row["power_watts"], "W"),
-            _spans(row["temperature_celsius"], "°C"),
+            _spans(row["temperature_celsius"], _degrees()),
             _spans(row["clock_mhz"], "MHz"),
             _spans(row["busy_percent"], "%"),
             _spans(row["vram_used_bytes"], "GiB", GIB, 1),
@@ -126,7 +146,7 @@ def verdict_table(verdict: Verdict) -> Table:
 
 def _number_cells(numbers: Numbers) -> list[str]:
     peak, rise = numbers.peak_memory_bytes, numbers.rise_memory_bytes
-    both = " of two" if numbers.shares_power else ""
+    both = " of several" if numbers.shares_power else ""
     return [
         _cell(numbers.baseline_watts, "W"),
         _cell(numbers.peak_watts, f"W{both}"),

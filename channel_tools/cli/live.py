@@ -1,13 +1,14 @@
-"""What a terminal shows while builds run: one line a build, and a table at the end."""
+"""What a terminal shows while something runs; of builds one line each, and a table at the end."""
 
 from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -21,30 +22,42 @@ _FINAL = ("built", "failed")
 _COLOURS = {"built": "green", "kept": "blue", "failed": "red", "skipped": "yellow"}
 
 
-class Display:
-    """Live lines where there is a terminal, one line a change of state where there is none."""
+class LiveDisplay(ABC):
+    """Something that is drawn again and again on standard error, where that is a terminal."""
 
-    def __init__(self, headline: str | None, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True, highlight=False, quiet=quiet)
-        self._started: dict[str, float] = {}
-        self._doing: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._live = Live(
-            console=self._console, get_renderable=self._table, refresh_per_second=4, transient=True
-        )
-        if headline:
-            self._console.print(headline, soft_wrap=True)
+        self._live: Live | None = None
 
-    def __enter__(self) -> Display:
+    @abstractmethod
+    def _render(self) -> RenderableType:
+        """What is shown at this moment; called from a thread of its own."""
+
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self._render, refresh_per_second=4, transient=True
+            )
             self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._console.is_terminal:
+        if self._live is not None:
             self._live.stop()
+
+
+class Display(LiveDisplay):
+    """Live lines where there is a terminal, one line a change of state where there is none."""
+
+    def __init__(self, headline: str | None, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._started: dict[str, float] = {}
+        self._doing: dict[str, str] = {}
+        if headline:
+            self._console.print(headline, soft_wrap=True)
 
     def update(self, stem: str, text: str) -> None:
         """Take what one build is doing now; called from any thread."""
@@ -76,7 +89,7 @@ class Display:
             )
         print_table(table)
 
-    def _table(self) -> Table:
+    def _render(self) -> Table:
         table = Table.grid(padding=(0, 2))
         with self._lock:
             for stem, text in self._doing.items():

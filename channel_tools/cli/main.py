@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
+import io
 import os
 import signal
 import sys
@@ -149,6 +150,8 @@ def _unexpected(error: Exception) -> NoReturn:
 
 def main() -> None:
     """Run the command line; end the process with the exit code of the error, if there is one."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a log's line or a file's name may be in no encoding at all
+        sys.stdout.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
         signal.signal(signal.SIGHUP, _terminated)

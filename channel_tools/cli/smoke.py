@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from channel_tools.cli import options
-from channel_tools.cli.watch import Output, Prefix, SourceNames, source_names
+from channel_tools.cli.gpus import Output, Prefix, SourceNames, keep, source_names
 
 if TYPE_CHECKING:
     from channel_tools.cli.gpu_display import GpuDisplay
-    from channel_tools.diagnose.recording import Recording
-    from channel_tools.diagnose.smoke.devices import Device
-    from channel_tools.diagnose.smoke.smoke import Plan, Smoke
+    from channel_tools.diagnose.smoke.smoke import Plan, Smoke, Watcher
     from channel_tools.diagnose.smoke.step_runner import Outcome
 
 _COLOURS = {"passed": "green", "skipped": "yellow"}
@@ -61,7 +58,7 @@ def smoke(
     from channel_tools.diagnose.doctor.hosts import open_host
     from channel_tools.diagnose.smoke import smoke as runner
     from channel_tools.diagnose.smoke.devices import read_devices, visible
-    from channel_tools.diagnose.smoke.sampler import SOURCES, Opened, open_source
+    from channel_tools.diagnose.smoke.sampler import Opened, open_source
     from channel_tools.diagnose.smoke.step_runner import STEPS, Child
     from channel_tools.model.files import check_writable
 
@@ -69,14 +66,15 @@ def smoke(
     for name in steps or ():
         if name not in known:
             raise typer.BadParameter(f"is one of {', '.join(known)}", param_hint="--step")
-    names = source_names(source, SOURCES)
+    names = source_names(source)
     python = runner.interpreter(prefix, Path(sys.executable))
     host = open_host(None)
     opened = Opened(None, (), read_devices(host)) if dry_run else open_source(host, python, names)
-    if gpu is not None and opened.devices and gpu >= len(visible(opened.devices, _unmasked(os.environ))):
-        raise typer.BadParameter(f"{gpu}: there are {len(opened.devices)} GPUs", param_hint="--gpu")
     environ = runner.step_environment(os.environ, python, gpu)
     seen = visible(opened.devices, environ)
+    if gpu is not None and opened.devices and not seen:
+        left = len(visible(opened.devices, {**environ, "HIP_VISIBLE_DEVICES": ""}))
+        raise typer.BadParameter(f"{gpu}: programs see {left} GPUs here, from 0 on", param_hint="--gpu")
     if output is not None and not dry_run:
         check_writable(output)
     child = Child(python, environ, seconds, time_limit, output.absolute() if output else None)
@@ -101,31 +99,7 @@ def smoke(
         raise failed
 
 
-def keep(
-    output: Path,
-    recording: Recording,
-    report: dict[str, Any],
-    head: tuple[str, str],
-    asked: Device | None,
-) -> None:
-    """Write samples, report and plot, under two lines of title, into a folder."""
-    from channel_tools.diagnose.recording import PLOT, REPORT
-    from channel_tools.diagnose.smoke import plot
-    from channel_tools.model.files import write_text_whole
-
-    recording.write_samples(output)
-    write_text_whole(output / REPORT, json.dumps(report, indent=1) + "\n")
-    try:
-        plot.draw(recording, output / PLOT, title=head[0], subtitle=head[1], asked=asked)
-    except ImportError:
-        typer.echo("no plot.png: matplotlib is not installed (pip install matplotlib)", err=True)
-
-
-def _unmasked(environ: Any) -> dict[str, str]:
-    return {key: value for key, value in environ.items() if key == "ROCR_VISIBLE_DEVICES"}
-
-
-def _watcher(display: GpuDisplay) -> Any:
+def _watcher(display: GpuDisplay) -> Watcher:
     from rich.text import Text
 
     from channel_tools.diagnose.smoke.smoke import Watcher
@@ -150,27 +124,22 @@ def _print_plan(plan: Plan, sources: list[str], *, as_json: bool) -> None:
 
 
 def _print(result: Smoke, output: Path | None) -> None:
-    from rich.console import Console
+    from channel_tools.cli.gpu_display import print_recording, printed, verdict_table
 
-    from channel_tools.cli.gpu_display import verdict_table
-    from channel_tools.diagnose.smoke.plot import text_plot
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160
     for outcome in result.outcomes:
         for check in outcome.checks:
             mark = "ok" if check["passed"] else "FAILED"
-            typer.echo(f"  {outcome.name}: {check['name']}: {mark} {check['detail']}".rstrip())
+            typer.echo(printed(f"  {outcome.name}: {check['name']}: {mark} {check['detail']}".rstrip()))
         for line in outcome.last_lines:
-            typer.echo(f"  {outcome.name} | {line}")
+            typer.echo(printed(f"  {outcome.name} | {line}"))
     if result.verdict.gpus:
-        console.print(verdict_table(result.verdict))
-    for line in text_plot(result.recording, max(20, min(console.width - 50, 100))):
-        typer.echo(line)
+        print_recording(verdict_table(result.verdict), result.recording)
     colour = _WORD_COLOURS.get(result.verdict.word, "red")
-    typer.echo(f"{typer.style(result.verdict.word, fg=colour, bold=True)}: {result.verdict.reason}")
-    if result.recording.source:
-        typer.echo(f"{len(result.recording.samples)} samples by {result.recording.source}")
+    word = typer.style(result.verdict.word, fg=colour, bold=True)
+    typer.echo(f"{word}: {printed(result.verdict.reason)}")
+    recording = result.recording
+    if recording.source:
+        gaps = f", {recording.failures} reads failed ({recording.last_failure})" if recording.failures else ""
+        typer.echo(printed(f"{len(recording.samples)} samples by {recording.source}{gaps}"))
     if output is not None:
-        typer.echo(f"kept in {output}")
+        typer.echo(printed(f"kept in {output}"))

@@ -9,31 +9,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from channel_tools.cli import options
+from channel_tools.cli.gpus import Output, Prefix, SourceNames, keep, source_names
 
 if TYPE_CHECKING:
-    from channel_tools.diagnose.recording import Recording
+    from channel_tools.diagnose.smoke.recording import Recording
 
-Interval = Annotated[
-    float, typer.Option("--interval", min=0.05, max=3600, help="Seconds from one reading to the next.")
-]
-SourceNames = Annotated[
-    list[str] | None,
-    typer.Option("--source", help="amdsmi, amd-smi, rocm-smi or sysfs, in this order; may be repeated."),
-]
-Prefix = Annotated[
-    Path | None, typer.Option("--prefix", help="Environment whose Python is used (default: this one).")
-]
-Output = Annotated[Path | None, typer.Option("--output", help="Folder for samples, report and plot.")]
+LONGEST = 365 * 24 * 3600.0
 
 
 def watch(
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0, help="How long (default: until Ctrl-C).")
+        float | None,
+        typer.Option("--seconds", min=0, max=LONGEST, help="How long (default: until Ctrl-C)."),
     ] = None,
-    interval: Interval = 1.0,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.05, max=3600, help="Seconds from one reading to the next.")
+    ] = 1.0,
     source: SourceNames = None,
     prefix: Prefix = None,
-    root: Annotated[Path | None, typer.Option("--root", help="Look at a recorded host.")] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option("--root", help="Look at a recorded host.", exists=True, file_okay=False),
+    ] = None,
     output: Output = None,
     json_: options.Json = False,
 ) -> None:
@@ -44,48 +41,31 @@ def watch(
     from channel_tools.cli.gpu_display import GpuDisplay
     from channel_tools.diagnose.doctor.hosts import open_host
     from channel_tools.diagnose.smoke import watch as watching
-    from channel_tools.diagnose.smoke.sampler import SOURCES, open_source
+    from channel_tools.diagnose.smoke.sampler import open_source
     from channel_tools.diagnose.smoke.smoke import interpreter
     from channel_tools.model.files import check_writable
 
     if output is not None:
         check_writable(output)
-    names = source_names(source, SOURCES)
+    names = source_names(source)
     opened = open_source(open_host(root), interpreter(prefix, Path(sys.executable)), names)
     title = f"readings by {opened.source.name}, Ctrl-C ends" if opened.source else ""
     with GpuDisplay(opened.devices, title, quiet=json_) as display:
         recording = watching.watch(opened, interval, seconds, display.sampled)
     if output is not None:
-        from channel_tools.cli import smoke
-
         head = "GPU readings", f"{len(recording.samples)} samples by {recording.source}"
-        smoke.keep(output, recording, watching.report(recording, samples=False), head, None)
+        keep(output, recording, watching.report(recording, samples=False), head)
     if json_:
         options.print_json(watching.report(recording))
     else:
         _print(recording, output)
 
 
-def source_names(given: list[str] | None, known: tuple[str, ...]) -> list[str]:
-    for name in given or ():
-        if name not in known:
-            raise typer.BadParameter(f"is one of {', '.join(known)}", param_hint="--source")
-    return [name for name in known if not given or name in given]
-
-
 def _print(recording: Recording, output: Path | None) -> None:
-    from rich.console import Console
+    from channel_tools.cli.gpu_display import print_recording, printed, summary_table
 
-    from channel_tools.cli.gpu_display import summary_table
-    from channel_tools.diagnose.smoke.plot import text_plot
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160
-    console.print(summary_table(recording))
-    for line in text_plot(recording, max(20, min(console.width - 50, 100))):
-        typer.echo(line)
+    print_recording(summary_table(recording), recording)
     gaps = f", {recording.failures} reads failed ({recording.last_failure})" if recording.failures else ""
-    typer.echo(f"{len(recording.samples)} samples by {recording.source}{gaps}")
+    typer.echo(printed(f"{len(recording.samples)} samples by {recording.source}{gaps}"))
     if output is not None:
-        typer.echo(f"kept in {output}")
+        typer.echo(printed(f"kept in {output}"))

@@ -141,7 +141,10 @@ def test_a_canary_that_fails(tmp_path: Path, code: int, reason: str) -> None:
 
 
 def test_a_number_that_no_gpu_has(tmp_path: Path) -> None:
-    assert Host(tmp_path).smoke("--gpu", "2").returncode == 2
+    host = Host(tmp_path)
+    for gpu, hidden, left in (("2", {}, 2), ("1", {"ROCR_VISIBLE_DEVICES": "1"}, 1)):
+        result = host.smoke("--gpu", gpu, **hidden)
+        assert result.returncode == 2 and f"programs see {left} GPUs" in result.stderr
 
 
 def test_no_reading_and_no_package(tmp_path: Path) -> None:
@@ -315,3 +318,11 @@ def test_the_half_of_the_torch_step_that_needs_no_gpu(tmp_path: Path) -> None:
     command = [PYTHON, PROGRAMS / "torch_step.py", "--device", "cpu", "--result", result, "--seconds", "0.1"]
     subprocess.run(command, check=True)
     assert json.loads(result.read_text(encoding="utf-8"))["status"] == "passed"
+
+
+@pytest.mark.parametrize("text", ["\x7fELF", "#!/no/such/interpreter\n"])
+def test_a_python_that_cannot_be_run(tmp_path: Path, text: str) -> None:
+    program(tmp_path / "env" / "bin" / "python", text)
+    result = Host(tmp_path).smoke("--prefix", tmp_path / "env", "--json")
+    assert (result.returncode, result.stdout) == (13, "")
+    assert f"{tmp_path / 'env' / 'bin' / 'python'}: cannot be run" in result.stderr

@@ -66,6 +66,7 @@ class Card:
 
 
 MI250X = Card(90010, 440, 4, 0x7408)
+MI100 = Card(90008, 480, 4, 0x738C)
 MI300X = Card(90402, 1216, 4, 0x74A1, xcc=8)
 RADEON_780M = Card(110003, 24, 2, 0x15BF, wave=32)
 RX_7700S = Card(110002, 64, 2, 0x7480, wave=32)
@@ -460,7 +461,7 @@ def make(name: str, folder: Path) -> Path:
     host = BASES[change.get("base", name)]()
     if "gpus" in change:
         cards = [
-            {"780m": RADEON_780M, "7700s": RX_7700S, "mi250x": MI250X, "mi300x": MI300X}[one]
+            {"780m": RADEON_780M, "7700s": RX_7700S, "mi100": MI100, "mi250x": MI250X, "mi300x": MI300X}[one]
             for one in change["gpus"]
         ]
         host.files = {path: text for path, text in host.files.items() if "/kfd/topology/" not in path}

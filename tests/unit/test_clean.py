@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
+import pwd
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from channel_tools.cli.main import app
 from channel_tools.diagnose.cleaning.clean import find_stale
 from channel_tools.diagnose.cleaning.items import Item, Kept, remove
 from channel_tools.diagnose.doctor.hosts import LiveHost, Record, RecordedHost
@@ -443,3 +448,80 @@ def test_a_folder_that_is_no_source_tree(home: Path) -> None:
     done = command(home, home, "--yes")
     assert done.returncode == 41
     assert "is no source tree" in done.stderr
+
+
+def test_what_lies_in_something_listed_is_listed_once(home: Path) -> None:
+    put(home / "src/build/deps/setup.py", "")
+    put(home / "src/build/deps/build/x")
+    put(home / "src/build/deps/out/CMakeCache.txt", "GPU_TARGETS:STRING=gfx90a\n")
+    put(home / "src/pkg/__pycache__/x.pyc")
+    trees = (home / "src", home / "src/build/deps", home / "src")
+    done = command(home, *trees, "--arch", "gfx942", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert sorted(Path(item["path"]).name for item in report["items"]) == ["__pycache__", "build", "cache"]
+    assert all(item["removed"] for item in report["items"])
+
+
+@pytest.mark.parametrize("place", ["src/build", "src/build/data"])
+def test_what_is_mounted_in_a_folder_is_kept(tmp_path: Path, place: str) -> None:
+    put(tmp_path / "src/setup.py", "")
+    put(tmp_path / "src/build/data/model")
+    put(tmp_path / "src/dist/x")
+    put(tmp_path / "proc/self/mounts", f"/dev/sda1 / ext4 rw 0 0\nnas:/x /{place} nfs4 rw 0 0\n")
+    stale = find_stale(host_at(tmp_path), ["/src"], None)
+    assert [item.path for item, _ in stale.items] == ["/src/dist"]
+    assert [kept.path for kept in stale.kept] == ["/src/build"] and f"/{place}" in stale.kept[0].reason
+
+
+def test_one_folder_that_cannot_be_removed_does_not_keep_the_others(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(home / "src/dist/x")
+    real = shutil.rmtree
+
+    def refusing(path: Path) -> None:
+        if path.name == "build":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        real(path)
+
+    monkeypatch.setattr(shutil, "rmtree", refusing)
+    monkeypatch.setenv("HOME", str(home))
+    done = CliRunner().invoke(app, ["clean", str(home / "src"), "--yes", "--json"])
+    assert isinstance(done.exception, StorageError) and done.exception.exit_code == 41
+    assert "1 of" in str(done.exception) and "src/build cannot be removed" in str(done.exception)
+    removed = {Path(item["path"]).name: item["removed"] for item in json.loads(done.stdout)["items"]}
+    assert removed["dist"] and not removed["build"]
+    assert (home / "src/build").exists() and not (home / "src/dist").exists()
+
+
+@pytest.mark.parametrize("arch", ["", "mi300x", "MI300X", "942", "gfx", "gfx942:xnack-", "gfx90a;gfx942"])
+def test_an_arch_that_is_none_makes_no_cache_stale(
+    home: Path, arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(home / "src/b/CMakeCache.txt", "CMAKE_HIP_ARCHITECTURES:STRING=gfx942\n")
+    monkeypatch.setenv("HOME", str(home))
+    done = CliRunner().invoke(app, ["clean", str(home / "src"), "--arch", arch, "--yes"])
+    assert done.exit_code == 2 and "--arch" in done.output
+    assert (home / "src/b/CMakeCache.txt").exists()
+
+
+def test_names_are_fit_for_a_terminal(home: Path) -> None:
+    put(home / "src" / "a\x1b[31m\nb\udcff" / "__pycache__/x.pyc")
+    done = command(home, home / "src", "--dry-run")
+    assert r"a\x1b[31m\nb\xff/__pycache__" in done.stdout and "\x1b" not in done.stdout
+    report = command(home, home / "src", "--dry-run", "--json")
+    assert json.loads(report.stdout)["items"]
+
+
+@pytest.mark.parametrize("name", ["HOME", "USER", "PWD"])
+@pytest.mark.parametrize("value", [None, ""])
+def test_what_the_shell_does_not_tell_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str | None
+) -> None:
+    user = pwd.getpwuid(os.getuid())
+    for one in ("HOME", "USER", "LOGNAME", "PWD"):
+        monkeypatch.setenv(one, "/x")
+    monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
+    wanted = {"HOME": user.pw_dir, "USER": "/x", "PWD": str(Path.cwd())}
+    assert LiveHost().variable(name) == wanted[name]

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from channel_tools.cli.main import app
 from channel_tools.diagnose.doctor import doctor
 from channel_tools.diagnose.doctor.checks import Context, Status
 from channel_tools.diagnose.doctor.data import check_texts, doctor_data
@@ -187,6 +189,13 @@ def test_a_bare_root_takes_less_than_two_seconds(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_an_image_tells_nothing_of_gpus(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    found = {one.check.id: one.status for one in doctor.examine(open_host(tmp_path), ["use"])}
+    assert [name for name, status in found.items() if status >= Status.WARNING] == ["rocm-userspace"]
+    assert found["driver"] == found["gpus"] == Status.SKIPPED
+
+
 def test_this_host(tmp_path: Path) -> None:
     start = time.monotonic()
     done = command("--json")
@@ -233,6 +242,16 @@ def test_clang_15_is_refused_with_the_reason(recorded: Path) -> None:
     done = command("build", "--root", recorded / "clang-15")
     assert "Clang 15, which does not know gfx942 and --gcc-install-dir" in done.stdout
     assert "1 error: hip-compiler" in done.stderr
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "300"])
+def test_advice_fits_the_terminal(recorded: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    done = CliRunner().invoke(app, ["doctor", "use", "--root", str(recorded / "laptop")])
+    advice = [line for line in done.stdout.splitlines() if line.startswith("           ")]
+    advice = [line for line in advice if " " in line.strip()]  # a word that is longer stays whole
+    assert len(advice) > 10
+    assert max(map(len, advice)) <= {"40": 40, "80": 80, "300": 129}[columns]
 
 
 def test_containers_are_told_numbers(recorded: Path) -> None:

@@ -420,6 +420,17 @@ def test_the_command_reads_a_file_and_standard_input(tmp_path: Path) -> None:
             assert part in text
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_lines_that_the_terminal_has_no_signs_for_are_shown(
+    tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    log = tmp_path / "\udcff.log"
+    log.write_bytes(f"  ╰─▶ \u2603 {DEVICE_LIBRARY} ".encode() + b"\xff\n")
+    done = run(str(log))
+    assert done.returncode == 0 and b"clang: error" in done.stdout and not done.stderr
+
+
 def test_the_json_form(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(f"clang version 19.1.7\n{DEVICE_LIBRARY}\n")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from channel_tools.diagnose.doctor.hosts import open_host
-from channel_tools.diagnose.recording import Recording, read_samples
 from channel_tools.diagnose.smoke.devices import Device, devices_of, matched, read_devices, visible
+from channel_tools.diagnose.smoke.recording import Recording, read_samples
 from channel_tools.diagnose.smoke.sampler import SOURCES, Sampler, open_source
 from channel_tools.diagnose.smoke.sampler_library import AmdsmiSource
 from channel_tools.diagnose.smoke.sampler_programs import (
@@ -81,6 +81,8 @@ def recorded(name: str) -> str:
         ({}, None),
         (float("nan"), None),
         (float("inf"), None),
+        (10**400, None),
+        ("9" * 400, None),
     ],
 )
 def test_a_number_in_each_of_its_forms(given: object, wanted: object) -> None:
@@ -91,7 +93,11 @@ def test_units_and_fillers() -> None:
     assert watts("237000000 uW") == pytest.approx(237)
     assert watts(0xFFFF) is watts(0xFFFFFFFF) is watts(0xFFFFFFFFFFFFFFFF) is None
     assert watts(0) is None, "the second die of a package says 0"
-    assert watts("N/A", {"value": 94, "unit": "W"}) == 94
+    for filler in ("N/A", 0, 0xFFFF, 0xFFFFFFFF, {"value": 0xFFFF, "unit": "W"}):
+        assert watts(filler, {"value": 94, "unit": "W"}) == 94
+    assert celsius("N/A", 0, 46) == 46
+    assert megahertz(0xFFFF, 1700) == 1700 and percent(0xFFFF, 97) == 97
+    assert size(0xFFFFFFFFFFFFFFFF, 64) == 64 << 20
     assert celsius(46000) == celsius(46) == 46
     assert celsius(0) is None
     assert megahertz("1700000000 Hz") == megahertz("(1700Mhz)") == megahertz("1.7 GHz") == 1700
@@ -212,6 +218,20 @@ def test_the_library_of_rocm_6() -> None:
     assert source.release == "24.5.1"
     assert first == Reading(0, "0000:c1:00.0", 94, 51, 1650, 37, 1024 * MIB, 65520 * MIB)
     assert second.power_watts is None
+
+
+@pytest.mark.parametrize("filler", ["0xFFFF", "0xFFFFFFFF", "0"])
+def test_a_library_that_passes_fillers_on(tmp_path: Path, filler: str) -> None:
+    """ROCm 6.0 gives what the driver's table has; later releases turn 0xFFFF into N/A."""
+    text = (SMI / "library" / "rocm6" / "amdsmi.py").read_text(encoding="utf-8")
+    changed = text.replace('"current_socket_power": "N/A"', f'"current_socket_power": {filler}')
+    assert changed != text
+    put(tmp_path / "amdsmi.py", changed)
+    source = AmdsmiSource(PYTHON, {**os.environ, "PYTHONPATH": str(tmp_path)})
+    try:
+        assert columns(source.read(), "power_watts") == [94, None]
+    finally:
+        source.close()
 
 
 def test_the_library_of_rocm_7() -> None:
@@ -335,6 +355,47 @@ def test_readings_without_addresses_go_by_address_order() -> None:
     assert matched(devices, readings[:1]) == (), "which of the two it is, is not told"
 
 
+CPX = tuple(Device(index, "gfx942", MI300X[index // 4]) for index in range(8))
+
+
+@pytest.mark.parametrize(
+    ("told", "watts"),
+    [
+        ([[140.0], [150.0]], [140.0] * 4 + [150.0] * 4),
+        ([[140.0, None, None, None], [150.0, None, None, None]], [140.0] * 4 + [150.0] * 4),
+        ([[None, 140.0, None, None], []], [140.0] * 4),
+        ([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
+        ([[None] * 4, [150.0]], [None] * 4 + [150.0] * 4),
+    ],
+    ids=["one a GPU", "the others say N/A", "any of them", "one a partition", "silent"],
+)
+def test_partitions_of_a_gpu_have_one_address(
+    told: list[list[float | None]], watts: list[float | None]
+) -> None:
+    """What amd-smi says of the parts after the first differs by release (ROCm/amdsmi#134)."""
+    readings = [
+        Reading(8 * gpu + part, MI300X[gpu], power_watts=value)
+        for gpu, values in enumerate(told)
+        for part, value in enumerate(values)
+    ]
+    found = matched(CPX, readings)
+    assert [one.power_watts for one in found] == watts
+    assert len({one.number for one in found}) == len(found)
+
+
+def test_a_gpu_that_was_not_handed_in_has_no_number(tmp_path: Path) -> None:
+    """HIP counts the GPUs whose render node is there; the topology may show all of them."""
+    write_sysfs(tmp_path / "root", MI300X, [Card(140, 0, 283)] * 4, range(4))
+    record = {f"/dev/dri/renderD{number}": {"mode": "666", "uid": 0, "gid": 0} for number in (130, 131)}
+    for devices, seen in (({}, MI300X), (record, MI300X[2:])):
+        put(tmp_path / "host.json", json.dumps({"devices": devices}))
+        found = read_devices(open_host(tmp_path))
+        assert [(one.index, one.address) for one in found] == list(enumerate(seen))
+        opened = open_source(open_host(tmp_path), PYTHON, ["sysfs"])
+        assert opened.source is not None
+        assert [one.number for one in matched(opened.devices, opened.source.read())] == [*range(len(seen))]
+
+
 GPUS = tuple(Device(index, uuid=f"GPU-{index:016x}") for index in range(4))
 
 
@@ -346,8 +407,15 @@ GPUS = tuple(Device(index, uuid=f"GPU-{index:016x}") for index in range(4))
         ({"HIP_VISIBLE_DEVICES": "3,1"}, [3, 1]),
         ({"HIP_VISIBLE_DEVICES": "0,2,-1,1"}, [0, 2]),
         ({"HIP_VISIBLE_DEVICES": "7"}, []),
-        ({"HIP_VISIBLE_DEVICES": ""}, []),
-        ({"HIP_VISIBLE_DEVICES": " 1 , 1"}, [1]),
+        ({"HIP_VISIBLE_DEVICES": ""}, [0, 1, 2, 3]),
+        ({"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "3"}, [3]),
+        ({"HIP_VISIBLE_DEVICES": "9" * 5000}, []),
+        ({"HIP_VISIBLE_DEVICES": "-1"}, []),
+        ({"ROCR_VISIBLE_DEVICES": ""}, []),
+        ({"HIP_VISIBLE_DEVICES": "1,1,"}, [1]),
+        ({"HIP_VISIBLE_DEVICES": "1, 2"}, [1]),
+        ({"ROCR_VISIBLE_DEVICES": " 1 , 2 "}, [1, 2]),
+        ({"ROCR_VISIBLE_DEVICES": "gpu-0000000000000003"}, [3]),
         ({"CUDA_VISIBLE_DEVICES": "1"}, [1]),
         ({"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "2"}, [2]),
         ({"ROCR_VISIBLE_DEVICES": "2,3"}, [2, 3]),
@@ -389,6 +457,28 @@ def test_sampling_goes_on_over_gaps() -> None:
     assert seen == sampler.samples and [one.readings[0].power_watts for one in seen[:3]] == [50, 52, 53]
     assert seen[-1].phase == "work"
     assert [one.seconds for one in seen] == sorted(one.seconds for one in seen)
+
+
+@pytest.mark.parametrize(
+    "error", [SourceError("busy"), KeyError("gpu"), TypeError("no list"), OSError(5, "I/O error")]
+)
+def test_no_fault_of_a_source_ends_the_sampling(error: Exception) -> None:
+    end = threading.Event()
+
+    def play(read: int) -> list[Reading]:
+        if read % 2:
+            raise error
+        return [Reading(0, power_watts=50.0)]
+
+    def listen(_: Sample) -> None:
+        if len(sampler.samples) > 2:
+            end.set()
+
+    sampler = Sampler(PlayedSource(play), devices_of([Reading(0)]), 0.001, listen)
+    sampler.start()
+    assert end.wait(10), sampler.last_failure
+    sampler.stop()
+    assert sampler.failures >= 2 and str(error) in sampler.last_failure
 
 
 def test_a_slow_source_is_read_without_a_pause_and_not_twice_at_once() -> None:

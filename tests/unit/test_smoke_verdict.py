@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from channel_tools.diagnose.recording import Recording
 from channel_tools.diagnose.smoke import plot
 from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.recording import Recording
 from channel_tools.diagnose.smoke.sampler_readings import MIB, Reading, Sample
 from channel_tools.diagnose.smoke.verdict import (
     BUSY_PERCENT,
@@ -150,17 +150,68 @@ def test_power_of_one_die_a_card_is_its_own() -> None:
     assert verdict(play).word == "used"
 
 
-def test_a_gpu_that_was_busy_before() -> None:
-    def busy(phase: str, gpu: int) -> Reading:
-        return Reading(gpu, MI300X[gpu], busy_percent=95.0, vram_used_bytes=90 * GIB)
+@pytest.mark.parametrize("power", [None, (740.0, 740.0), (420.0, 700.0), (700.0, 400.0)])
+@pytest.mark.parametrize("memory", [0, 4 * GIB])
+def test_a_gpu_that_was_busy_before(power: tuple[float, float] | None, memory: int) -> None:
+    """Whose work it is that shows, nobody can tell: the power of a busy GPU rises and falls by itself."""
 
-    def busy_and_hotter(phase: str, gpu: int) -> Reading:
-        on = phase != "baseline" and gpu == 0
-        return Reading(gpu, MI300X[gpu], power_watts=700.0 if on else 420.0, busy_percent=95.0)
+    def play(phase: str, gpu: int) -> Reading:
+        on = phase != "baseline"
+        watts = power[on] if power else None
+        used = 90 * GIB + (memory if on else 0)
+        return Reading(gpu, MI300X[gpu], power_watts=watts, busy_percent=95.0, vram_used_bytes=used)
 
-    found = verdict(busy)
+    found = verdict(play)
     assert found.word == "cannot tell" and "busy before" in found.reason
-    assert verdict(busy_and_hotter).word == "used"
+    assert not found.bad
+
+
+@pytest.mark.parametrize(("working", "word"), [((0,), "cannot tell"), ((), "idle")])
+def test_no_reading_before_the_steps(working: tuple[int, ...], word: str) -> None:
+    taken = [one for one in samples(24, mi300x(*working), 4) if one.phase != "baseline"]
+    found = judge(MI300, MI300[0], taken, gpu_seconds=9)
+    assert found.word == word, found.reason
+
+
+@pytest.mark.parametrize(
+    ("lost", "ended", "word"),
+    [
+        ((0, 0), 17.0, "idle"),
+        ((8, 12), 17.0, "idle"),
+        ((8, 17), 17.0, "cannot tell"),
+        ((10, 17), 60.0, "cannot tell"),
+    ],
+    ids=["never", "for less time than the work took", "in the middle", "for good"],
+)
+def test_a_sampler_that_is_lost(lost: tuple[float, float], ended: float, word: str) -> None:
+    """Work may lie where nothing was read, so that its absence elsewhere proves nothing."""
+    taken = [one for one in samples(24, mi300x(), 4) if not lost[0] <= one.seconds < lost[1]]
+    found = judge(MI300, MI300[0], taken, gpu_seconds=8.5, ended=ended)
+    assert found.word == word, found.reason
+    seen = [one for one in samples(24, mi300x(0), 4) if not lost[0] <= one.seconds < lost[1]]
+    assert judge(MI300, MI300[0], seen, gpu_seconds=8.5, ended=ended).word == "used"
+
+
+def test_throttled_work_is_work() -> None:
+    def play(phase: str, gpu: int) -> Reading:
+        on = phase != "baseline" and gpu == 0
+        return Reading(gpu, MI300X[gpu], 150.0, 105.0, 132.0 if on else 2100.0, 100.0 if on else 0.0)
+
+    assert verdict(play).word == "used"
+
+
+def test_partitions_of_one_gpu_share_its_power() -> None:
+    parts = tuple(Device(index, "gfx942", MI300X[index // 4], None) for index in range(8))
+
+    def play(phase: str, gpu: int) -> Reading:
+        on = phase != "baseline"
+        load = (97.0 if on and gpu == 1 else 0.0) if gpu < 4 else 0.0
+        return Reading(gpu, MI300X[gpu // 4], 600.0 if on and gpu < 4 else 140.0, busy_percent=load)
+
+    found = verdict(play, gpus=parts, asked=1)
+    assert found.word == "used" and words(found) == ["idle", "used", *["idle"] * 6]
+    assert verdict(play, gpus=parts, asked=0).word == "wrong GPU used"
+    assert all(one.numbers.shares_power for one in found.gpus)
 
 
 @pytest.mark.parametrize(
@@ -179,13 +230,13 @@ def test_the_power_that_counts(rise: float, word: str) -> None:
     taken = samples(12, lambda phase, gpu: Reading(gpu, MI300X[gpu], power_watts=140.0), 4)
     first = Reading(0, MI300X[0], power_watts=150.0)
     last = Reading(0, MI300X[0], power_watts=150.0 + rise)
-    taken = (Sample(0.0, (first,), "baseline"), *taken, Sample(99.0, (last,), "torch"))
+    taken = (Sample(0.0, (first,), "baseline"), *taken, Sample(11.0, (last,), "torch"))
     assert judge(MI300, MI300[0], taken, gpu_seconds=9).word == word
 
 
 def test_one_glance_of_another_program_is_no_work() -> None:
     taken = samples(12, mi300x(power=False), 4)
-    glance = Sample(99.0, (Reading(0, MI300X[0], busy_percent=100.0),), "torch")
+    glance = Sample(11.0, (Reading(0, MI300X[0], busy_percent=100.0),), "torch")
     assert judge(MI300, MI300[0], (*taken, glance), gpu_seconds=9).word == "idle"
 
 
@@ -202,7 +253,9 @@ def test_memory_alone_is_no_work() -> None:
 def test_work_too_short_to_be_seen() -> None:
     short = verdict(mi300x(), claimed=LEAST_GPU_SECONDS / 100)
     assert short.word == "cannot tell" and "too short" in short.reason
-    assert verdict(mi300x(2), claimed=0.01, asked=1).word == "wrong GPU used", "what was seen, was seen"
+    other = verdict(mi300x(2), claimed=0.01, asked=1)
+    assert other.word == "cannot tell", "work that is seen for seconds is none of a step's that took less"
+    assert words(other) == ["idle", "cannot tell", "also used", "idle"]
     assert verdict(mi300x(), claimed=None).word == "idle", "a step failed: nothing excuses the silence"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from channel_tools.cli.main import app
-from channel_tools.diagnose.recording import read_samples
+from channel_tools.diagnose.smoke.recording import read_samples
 from channel_tools.diagnose.smoke.sampler_programs import LIST, MONITOR, ROCM_SMI
 from tests.unit.gpu_hosts import MI250X, MI300X, SMI, Card, recorded_host, write_sysfs
 
@@ -138,3 +139,41 @@ def test_the_live_table_on_a_terminal(mi250x: Path) -> None:
     live, _, end = shown.stdout.partition("mean, most")
     assert "readings by sysfs, Ctrl-C ends" in live and "237 W" in live and "9.0 / 64.0 GiB" in live
     assert "samples by sysfs" in end
+
+
+@pytest.mark.parametrize("charset", ["ascii", "iso8859-1", "utf-8"])
+def test_output_for_any_character_set(mi250x: Path, charset: str) -> None:
+    arguments = ["watch", "--seconds", "0.1", "--interval", "0.05", "--root", str(mi250x)]
+    done = CliRunner(charset=charset).invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert ("46 °C" in done.stdout) is (charset != "ascii")
+    assert ("█" if charset == "utf-8" else "|@@@") in done.stdout
+
+
+@pytest.mark.parametrize(("kind", "columns"), [("dumb", 80), ("xterm", 40), ("xterm", 80), ("xterm", 200)])
+def test_terminals_of_any_kind_and_width(mi250x: Path, kind: str, columns: int) -> None:
+    arguments = ["watch", "--seconds", "0.1", "--interval", "0.05", "--root", str(mi250x)]
+    terminal = {"TTY_COMPATIBLE": "1", "COLUMNS": str(columns), "TERM": kind, "NO_COLOR": "1"}
+    done = RUNNER.invoke(app, arguments, env=terminal)
+    assert done.exit_code == 0, done.output
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    assert max(map(len, plain.splitlines())) <= max(columns, 46), "eight blocks beside names and numbers"
+    assert "\x1b[3" not in done.stdout and (kind == "xterm" or plain == done.stdout)
+
+
+def test_a_log_has_whole_lines(mi250x: Path) -> None:
+    lines = watch("--root", mi250x).stdout.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert sum(line.startswith("GPU 0 gfx90a 0000:29:00.0 ") for line in lines) == 1
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "1e300"])
+@pytest.mark.parametrize("option", ["--seconds", "--interval"])
+def test_times_that_are_none(mi250x: Path, option: str, value: str) -> None:
+    done = RUNNER.invoke(app, ["watch", "--root", str(mi250x), "--seconds", "0.1", option, value])
+    assert done.exit_code == 2 and option in done.output
+
+
+def test_a_root_that_is_not_there(tmp_path: Path) -> None:
+    done = watch("--root", tmp_path / "none")
+    assert done.exit_code == 2 and "--root" in done.output

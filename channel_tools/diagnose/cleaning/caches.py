@@ -71,7 +71,7 @@ def kernel_caches(host: HostRoot) -> tuple[list[Item], list[Kept]]:
     """Caches of Triton, of torch's extensions and compiler, and of vLLM's compiled graphs."""
     home, variable = host.home, host.variable
     cache = variable("XDG_CACHE_HOME")
-    user = variable("USER") or variable("LOGNAME") or "root"
+    user = variable("LOGNAME") or variable("USER") or "root"  # as getpass.getuser() looks for it
     tmp = variable("TMPDIR") or "/tmp"
     triton_home = variable("TRITON_HOME") or home
     vllm = variable("VLLM_CACHE_ROOT")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from channel_tools.diagnose.cleaning.caches import cached_wheels, kernel_caches
-from channel_tools.diagnose.cleaning.items import Item, Kept, in_use, size_of, user_of
+from channel_tools.diagnose.cleaning.items import Item, Kept, apart, in_use, inside, size_of
 from channel_tools.diagnose.cleaning.trees import (
     is_own_checkout,
     is_source_tree,
@@ -42,7 +42,7 @@ def find_stale(host: HostRoot, trees: Sequence[str], arch: str | None) -> Stale:
     """
     items: list[Item] = []
     kept: list[Kept] = []
-    for tree in trees:
+    for tree in dict.fromkeys(trees):
         if not is_source_tree(host, tree):
             raise StorageError(
                 "is no source tree",
@@ -63,15 +63,16 @@ def find_stale(host: HostRoot, trees: Sequence[str], arch: str | None) -> Stale:
     items += caches
     kept += passed_over
     items += work_folders(host, _build_places(host, trees))
-    folders = in_use(host)
+    folders, mounted = in_use(host), [mount.point for mount in host.mounts()]
     chosen = []
-    for item in items:
-        process = user_of(item, folders)
-        if process:
-            kept.append(Kept(item.path, f"process {process} works in it"))
+    for item in apart(items):
+        if worked_in := inside(item, folders):
+            kept.append(Kept(item.path, f"process {folders[worked_in]} works in it"))
+        elif point := inside(item, mounted):
+            kept.append(Kept(item.path, f"something is mounted at {point}"))
         else:
             chosen.append((item, size_of(host, item)))
-    return Stale(tuple(chosen), tuple(kept))
+    return Stale(tuple(chosen), tuple(dict.fromkeys(kept)))
 
 
 def _build_places(host: HostRoot, trees: Sequence[str]) -> list[str]:

@@ -10,12 +10,12 @@ import os
 import posixpath
 import shutil
 import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from channel_tools.diagnose.doctor.host_root import HostRoot
 from channel_tools.model.errors import StorageError
-from channel_tools.model.files import storage_error
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,28 @@ def in_use(host: HostRoot) -> dict[str, int]:
     return found
 
 
-def user_of(item: Item, folders: dict[str, int]) -> int | None:
-    """A process that works in what an item would remove."""
-    for path in item.paths:
-        for folder, process in folders.items():
-            if folder == path or folder.startswith(path + "/"):
-                return process
-    return None
+def inside(item: Item, folders: Iterable[str]) -> str | None:
+    """The first of some folders that is, or lies in, what an item would remove."""
+    return next((one for one in folders for path in item.paths if (one + "/").startswith(path + "/")), None)
+
+
+def apart(items: Iterable[Item]) -> list[Item]:
+    """The items without those that another one, or an earlier one of the same paths, removes with it."""
+    paths = {item: item.paths for item in items}
+    every = {path for found in paths.values() for path in found}
+    taken: set[str] = set()
+    left = []
+    for item, found in paths.items():
+        new = [one for one in found if one not in taken and not every.intersection(_above(one))]
+        taken.update(found)
+        if new:
+            left.append(item)
+    return left
+
+
+def _above(path: str) -> Iterator[str]:
+    while (path := posixpath.dirname(path)) not in ("/", ""):
+        yield path
 
 
 def remove(host: HostRoot, item: Item) -> None:
@@ -137,7 +152,7 @@ def remove(host: HostRoot, item: Item) -> None:
     for path in item.paths:
         parent = posixpath.dirname(path)
         if host.real(parent) != parent or home == path or home.startswith(path.rstrip("/") + "/"):
-            raise StorageError("is not removed: it is not what it was", where=path, fix="look at the folder")
+            raise StorageError("is not what it was", where=path, fix="look at the folder")
         local = host.path(path)
         try:
             if stat.S_ISDIR(local.lstat().st_mode):
@@ -147,4 +162,6 @@ def remove(host: HostRoot, item: Item) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise storage_error(error, local) from error
+            raise StorageError(
+                f"cannot be removed: {error.strerror}", where=local, fix="remove it as its owner"
+            ) from error

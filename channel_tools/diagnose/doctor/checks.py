@@ -92,6 +92,15 @@ class Context:
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that programs see."""
+        from channel_tools.diagnose.doctor.gpus import is_handed_in, render_minors
+
+        there = render_minors(self.host)
+        return tuple(gpu for gpu in self.all_gpus if is_handed_in(gpu.render, there))
+
+    @cached_property
+    def all_gpus(self) -> tuple[Gpu, ...]:
+        """Every GPU that the kernel tells of."""
         from channel_tools.diagnose.doctor.gpus import read_gpus
 
         return read_gpus(self.host, self.data.integrated)
@@ -104,7 +113,7 @@ class Context:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The distinct GPU targets of the host, in the kernel's order."""
+        """The distinct targets of the GPUs that programs see, in the kernel's order."""
         return tuple(dict.fromkeys(gpu.target for gpu in self.gpus))
 
 

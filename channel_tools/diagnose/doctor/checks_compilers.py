@@ -69,9 +69,8 @@ def _newest_gcc(host: HostRoot) -> str | None:
     Source: clang/lib/Driver/ToolChains/Gnu.cpp, GCCInstallationDetector (software collections come first).
     """
     collections = sorted(host.glob("/opt/rh", r"(gcc-toolset|devtoolset)-\d+"), key=parts, reverse=True)
-    places = [f"{one}/root/usr/lib/gcc/x86_64-redhat-linux" for one in collections]
-    for folders in ([place] for place in places):
-        if found := _newest_in(host, folders):
+    for collection in collections:
+        if found := _newest_in(host, [f"{collection}/root/usr/lib/gcc/x86_64-redhat-linux"]):
             return found
     return _newest_in(host, list(_GCC_FOLDERS))
 

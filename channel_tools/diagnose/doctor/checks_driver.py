@@ -6,12 +6,11 @@ from typing import Final
 
 from channel_tools.diagnose.doctor import checks as c
 from channel_tools.diagnose.doctor.checks import Context, Outcome, check
+from channel_tools.diagnose.doctor.gpus import DRI, amd_cards
 from channel_tools.diagnose.doctor.host_root import Device, HostRoot
 from channel_tools.diagnose.doctor.versions import parts
 
 _KFD: Final = "/dev/kfd"
-_DRI: Final = "/dev/dri"
-_AMD: Final = "0x1002"
 _CONTAINER: Final = "docker run --device /dev/kfd --device /dev/dri"
 
 
@@ -20,22 +19,21 @@ def is_wsl(host: HostRoot) -> bool:
     return "microsoft" in (host.text("/proc/version") or "").lower()
 
 
+def shows_kernel(host: HostRoot) -> bool:
+    """Does the root hold what a running kernel shows? That of an image does not."""
+    return host.live or any(map(host.exists, ("/proc/version", "/sys/module", "/sys/class")))
+
+
 def in_container(host: HostRoot) -> bool:
     """Does this look like a container?"""
-    marks = ("/.dockerenv", "/run/.containerenv", "/singularity")
-    return any(host.exists(mark) for mark in marks) or bool(host.variable("container"))
-
-
-def amd_cards(host: HostRoot) -> list[str]:
-    """Cards of AMD that any driver shows."""
-    return [
-        path for path in host.glob("/sys/class/drm", r"card\d+") if host.line(f"{path}/device/vendor") == _AMD
-    ]
+    marks = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
+    variables = ("container", "KUBERNETES_SERVICE_HOST")
+    return any(map(host.exists, marks)) or any(map(host.variable, variables))
 
 
 def render_nodes(host: HostRoot) -> dict[str, Device]:
     """The render nodes with their groups."""
-    found = ((path, host.device(path)) for path in host.glob(_DRI, r"renderD\d+"))
+    found = ((path, host.device(path)) for path in host.glob(DRI, r"renderD\d+"))
     return {path: device for path, device in found if device is not None}
 
 
@@ -59,7 +57,9 @@ def driver(context: Context) -> Outcome:
         return c.info(
             "WSL: the GPU is reached through /dev/dxg", "name the arch with --arch: there is no KFD to ask"
         )
-    loaded = host.is_dir("/sys/module/amdgpu")
+    if not shows_kernel(host):
+        return c.skipped("no files of a running kernel")
+    loaded = host.is_dir("/sys/module/amdgpu") or bool(context.all_gpus)
     if host.device(_KFD) is not None:
         return c.ok(f"{_KFD}, amdgpu {host.line('/sys/module/amdgpu/version') or 'of the kernel'}")
     if in_container(host):
@@ -82,35 +82,33 @@ def kfd_access(context: Context) -> Outcome:
 def render_access(context: Context) -> Outcome:
     host = context.host
     nodes = render_nodes(host)
-    expected = {gpu.render for gpu in context.gpus if gpu.render}
-    missing = [number for number in expected if f"{_DRI}/renderD{number}" not in nodes]
-    if missing:
-        names = ", ".join(f"{_DRI}/renderD{number}" for number in sorted(missing))
-        return c.error(
-            f"no {names}", _CONTAINER if in_container(host) else "modprobe -r amdgpu; modprobe amdgpu"
-        )
+    expected = [f"{DRI}/renderD{gpu.render}" for gpu in context.all_gpus if gpu.render]
+    missing = [path for path in expected if path not in nodes]
     if expected:  # other makers' cards have render nodes, too
-        nodes = {path: node for path, node in nodes.items() if int(path.rpartition("D")[2]) in expected}
-    return _access(context, nodes)
+        nodes = {path: node for path, node in nodes.items() if path in expected}
+    if not missing:
+        return _access(context, nodes)
+    text = f"no {', '.join(missing)}"
+    if in_container(host):
+        lacking = c.info(text, f"all GPUs: {_CONTAINER}") if nodes else c.error(text, _CONTAINER)
+    else:
+        lacking = (c.warning if nodes else c.error)(
+            text, "udevadm trigger; or: modprobe -r amdgpu; modprobe amdgpu"
+        )
+    return c.worst([lacking, *([_access(context, nodes)] if nodes else [])]) or lacking
 
 
 def _access(context: Context, nodes: dict[str, Device]) -> Outcome:
     host = context.host
     if not nodes:
         return c.skipped("no such node")
-    user = host.user_ids()
-    opens = {path: host.opens(path) for path in nodes}
-    if user is None and None in opens.values():
+    closed = _closed(host, nodes)
+    if closed is None:
         return c.skipped("the groups of this process are not known")
-    closed = {
-        path: node
-        for path, node in nodes.items()
-        if not (may_open(node, *user) if user and opens[path] is None else opens[path])
-    }
-    text = ", ".join(
-        f"{path} {node.mode & 0o777:04o} of group {_group(host, node.gid)}"
-        for path, node in (closed or nodes).items()
-    )
+    alike: dict[str, list[str]] = {}
+    for path, node in (closed or nodes).items():
+        alike.setdefault(f"{node.mode & 0o777:04o} of group {_group(host, node.gid)}", []).append(path)
+    text = "; ".join(f"{', '.join(paths)}: {rights}" for rights, paths in alike.items())
     if not closed:
         return c.ok(text)
     gids = sorted({node.gid for node in closed.values()})
@@ -120,6 +118,19 @@ def _access(context: Context, nodes: dict[str, Device]) -> Outcome:
         names = [_name(host, gid) or str(gid) for gid in gids]
         fix = f"usermod -aG {','.join(names)} $USER, then log in again"
     return c.error(text, fix)
+
+
+def _closed(host: HostRoot, nodes: dict[str, Device]) -> dict[str, Device] | None:
+    """Those that this process may not open; None where its groups are not known."""
+    user = host.user_ids()
+    opens = {path: host.opens(path) for path in nodes}
+    if user is None and None in opens.values():
+        return None
+    return {
+        path: node
+        for path, node in nodes.items()
+        if not (may_open(node, *user) if user and opens[path] is None else opens[path])
+    }
 
 
 def _name(host: HostRoot, gid: int) -> str | None:
@@ -135,16 +146,18 @@ def _group(host: HostRoot, gid: int) -> str:
 def groups(context: Context) -> Outcome:
     host = context.host
     named = {name: gid for name, gid in host.group_ids().items() if name in ("video", "render")}
-    kfd = host.device(_KFD)
-    gids = sorted({node.gid for node in [*render_nodes(host).values(), *([kfd] if kfd else [])]})
+    found = render_nodes(host) | ({_KFD: kfd} if (kfd := host.device(_KFD)) else {})
+    gids = sorted({node.gid for node in found.values()})
     text = ", ".join(f"{name}={gid}" for name, gid in sorted(named.items())) or "neither is in /etc/group"
     if not gids:
         return c.skipped(f"{text}; no device nodes")
     nodes = ", ".join(map(str, gids))
     if set(gids) <= set(named.values()):
         return c.ok(f"{text}; nodes: {nodes}")
-    if gids == [0] or all(node.mode & 0o006 == 0o006 for node in render_nodes(host).values()):
+    if gids == [0] or all(node.mode & 0o006 == 0o006 for node in found.values()):
         return c.info(f"{text}; nodes: {nodes}, open by their mode or to root only")
+    if _closed(host, found) == {}:
+        return c.info(f"{text}; nodes: {nodes}, which this process may open whatever they are called")
     return c.warning(
         f"{text}; nodes: {nodes}",
         "pass numbers, not names: " + " ".join(f"--group-add {gid}" for gid in gids)

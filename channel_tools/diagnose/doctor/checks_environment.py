@@ -15,7 +15,6 @@ from channel_tools.diagnose.doctor.environments import (
     python_folders,
     site_packages,
 )
-from channel_tools.diagnose.doctor.rocm_roots import find_rocm
 from channel_tools.diagnose.doctor.versions import at_least, parts
 
 _HIP: Final = r"libamdhip64(-[0-9a-f]+)?\.so(\.[0-9.]+)?"
@@ -27,7 +26,7 @@ _ROCM_RELEASES_BELOW: Final = 20
 @check("rocm-userspace")
 def rocm_userspace(context: Context) -> Outcome:
     host = context.host
-    rocm = find_rocm(host)
+    rocm = context.rocm
     if rocm is None:
         return c.error("neither ROCM_PATH nor /opt/rocm", f"install ROCm {' or '.join(context.data.rocm)}")
     libraries = host.glob(f"{rocm.path}/lib", _HIP)
@@ -145,7 +144,7 @@ def hip_runtimes(context: Context) -> Outcome:
     paths = (host.variable("LD_LIBRARY_PATH") or "").split(":")
     places += [path for path in paths if path.startswith("/")]
     own = {real for place in places for path in host.glob(place, _HIP) if (real := host.real(path))}
-    rocm = find_rocm(host)
+    rocm = context.rocm
     system = (
         {real for path in host.glob(f"{rocm.path}/lib", _HIP) if (real := host.real(path))} if rocm else set()
     )
@@ -181,7 +180,7 @@ def prefix_path(context: Context) -> Outcome:
 @check("amdsmi")
 def amdsmi(context: Context) -> Outcome:
     host, prefix = context.host, context.prefix
-    rocm = find_rocm(host)
+    rocm = context.rocm
     found = [
         (folder, here["amdsmi"])
         for folder in python_folders(host, prefix)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
+from channel_tools.client.host import isa_of
 from channel_tools.diagnose.doctor import checks as c
 from channel_tools.diagnose.doctor.checks import Context, Outcome, check
-from channel_tools.diagnose.doctor.checks_driver import is_wsl
-
-_INDEXES = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+from channel_tools.diagnose.doctor.checks_driver import is_wsl, shows_kernel
+from channel_tools.diagnose.doctor.gpus import DRI
+from channel_tools.diagnose.smoke.devices import MASKS, Device, entries, read_devices, visible
 
 
 def _counted(targets: list[str]) -> str:
@@ -19,8 +21,12 @@ def _counted(targets: list[str]) -> str:
 @check("gpus")
 def gpus(context: Context) -> Outcome:
     forced = context.host.variable("ROCM_BOOTSTRAP_FORCE_GFX_ARCH")
+    if not shows_kernel(context.host):
+        return c.skipped("no files of a running kernel")
     if not context.gpus:
         said = f"none; rocm-channel is told to assume {forced}" if forced else "none in the KFD topology"
+        if context.all_gpus:
+            said = f"{len(context.all_gpus)} in the KFD topology, none with its render node in {DRI}"
         if is_wsl(context.host):
             return c.info(f"{said} (WSL has none)", "name the arch: --arch gfx1100")
         return c.warning(
@@ -75,29 +81,43 @@ def integrated_gpu(context: Context) -> Outcome:
 
 @check("visible-devices")
 def visible_devices(context: Context) -> Outcome:
-    host = context.host
-    names = ("ROCR_VISIBLE_DEVICES", *_INDEXES, "GPU_DEVICE_ORDINAL")
-    given = {name: host.environ[name] for name in names if name in host.environ}
+    environ = context.host.environ
+    given = {name: environ[name] for name in MASKS if name in environ}
     if not given:
         return c.ok("none is set")
     text = ", ".join(f"{name}={value}" for name, value in given.items())
+    # HIP passes over an empty HIP_ or CUDA_VISIBLE_DEVICES, and torch counts no GPU with one
+    # (``_device_count_amdsmi`` in torch/cuda/__init__.py).
     empty = [name for name, value in given.items() if value.strip() in ("", "-1")]
     if empty:
         return c.error(text, f"unset {' '.join(empty)}: an empty one hides every GPU")
-    left = len(context.gpus)
-    outcomes = []
-    for name, value in given.items():
-        words = [word for word in re.split(r"[,\s]+", value.strip()) if word]
-        numbers = [int(word) for word in words if re.fullmatch(r"[0-9]{1,6}", word)]
-        if context.gpus and len(numbers) == len(words) and numbers and max(numbers) >= left:
-            outcomes.append(c.error(text, f"{name} names GPU {max(numbers)} of {left}, counted from 0"))
-        if name == "ROCR_VISIBLE_DEVICES":
-            left = min(left, len(words))
-    if "ROCR_VISIBLE_DEVICES" in given and len(given) > 1:
-        outcomes.append(c.warning(text, "keep ROCR_VISIBLE_DEVICES only"))
-    if all(name in given for name in _INDEXES) and given[_INDEXES[0]] != given[_INDEXES[1]]:
-        outcomes.append(c.warning(text, f"unset {_INDEXES[1]}"))
+    rocr, hip, cuda = MASKS
+    devices = read_devices(context.host)
+    left = visible(devices, {rocr: given[rocr]}) if rocr in given else devices
+    index = hip if hip in given else cuda
+    chosen = (_chosen(rocr, given, devices), _chosen(index, given, left, among=rocr if rocr in given else ""))
+    outcomes = [one for one in chosen if one]
+    if rocr in given and len(given) > 1:
+        outcomes.append(c.warning(text, f"keep {rocr} only"))
+    if hip in given and cuda in given and given[hip] != given[cuda]:
+        outcomes.append(c.warning(text, f"unset {cuda}"))
     return c.worst(outcomes) or c.ok(text)
+
+
+def _chosen(
+    name: str, given: Mapping[str, str], devices: Sequence[Device], among: str = ""
+) -> Outcome | None:
+    """What is wrong with one of these variables: it names GPUs that are not there; None for nothing."""
+    value = given.get(name)
+    if value is None or not devices or ("GPU-" in value.upper() and not all(one.uuid for one in devices)):
+        return None
+    fix = f"{name} may name 0 to {len(devices) - 1}, without blanks"
+    fix += f", counted among those of {among}" if among else ""
+    seen = visible(devices, {name: value})
+    if not seen:
+        return c.error(f"{name}={value}, which leaves no GPU", fix)
+    more = len(set(entries(name, value))) - len(seen)
+    return c.warning(f"{name}={value}, of which {more} are not there", fix) if more else None
 
 
 @check("arch-override")
@@ -107,6 +127,8 @@ def arch_override(context: Context) -> Outcome:
         return c.ok("unset")
     text = f"HSA_OVERRIDE_GFX_VERSION={value}"
     fix = "unset HSA_OVERRIDE_GFX_VERSION"
+    if {isa_of(target) for target in context.targets} == {value}:
+        return c.info(f"{text}, which is what the GPU is", fix)
     if any(target in context.data.archs for target in context.targets):
         return c.error(f"{text} on {_counted(list(context.targets))}", fix)
     return c.warning(text, f"{fix}, and install a package for the real arch")
@@ -126,9 +148,10 @@ def xnack(context: Context) -> Outcome:
     cannot = [target for target in context.targets if target not in context.data.xnack_capable]
     if cannot:
         return c.warning(f"HSA_XNACK=1 on {', '.join(cannot)}, which cannot", "unset HSA_XNACK")
-    if retry == "off":
+    fixed = [target for target in context.targets if target not in context.data.xnack_per_process]
+    if retry == "off" and fixed:
         return c.error(
-            "HSA_XNACK=1, and the driver runs with noretry=1",
+            f"HSA_XNACK=1, and the driver runs with noretry=1, which decides for {', '.join(fixed)}",
             "load amdgpu with noretry=0, or unset HSA_XNACK",
         )
     return c.info(

@@ -8,7 +8,7 @@ from typing import Final
 
 from channel_tools.diagnose.doctor import checks as c
 from channel_tools.diagnose.doctor.checks import Context, Outcome, check
-from channel_tools.diagnose.doctor.rocm_roots import all_roots, find_rocm
+from channel_tools.diagnose.doctor.rocm_roots import all_roots
 
 _BITCODE: Final = ("amdgcn/bitcode", "lib/llvm/amdgcn/bitcode", "lib/llvm/lib/clang/*/lib/amdgcn/bitcode")
 _TARGET = re.compile(r"gfx[1-9][0-9]?[0-9a-f]{2}")
@@ -28,7 +28,7 @@ def rocm_root(context: Context) -> Outcome:
     named = host.variable("ROCM_PATH")
     if named and not host.is_dir(named):
         return c.error(f"ROCM_PATH={named}, which is no folder", "correct or unset ROCM_PATH")
-    rocm = find_rocm(host)
+    rocm = context.rocm
     if rocm is None:
         return c.error("neither ROCM_PATH nor /opt/rocm", _INSTALL)
     if rocm.sdk:

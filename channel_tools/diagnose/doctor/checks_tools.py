@@ -114,13 +114,14 @@ def stale_build(context: Context) -> Outcome:
 @check("conda-tools")
 def conda_tools(context: Context) -> Outcome:
     base = conda_base(context.host)
-    if base is None:
+    active = _conda_tools(context, context.prefix)
+    # The commands of an environment that builds come before those of the base.
+    place, tools = (context.prefix, active) if len(active) > 1 else (base, _conda_tools(context, base))
+    if place is None:
         return c.ok("no conda: rocm-channel builds with rattler-build, which pip brings")
-    packages = conda_packages(context.host, base)
-    tools = {name: packages[name].version for name in ("conda", "conda-build", "boa") if name in packages}
     if not tools:
-        return c.skipped(f"{base}/conda-meta names no conda")
-    text = f"{', '.join(f'{name} {version}' for name, version in tools.items())} in {base}"
+        return c.skipped(f"{place}/conda-meta names no conda")
+    text = f"{', '.join(f'{name} {version}' for name, version in tools.items())} in {place}"
     versions = context.data.versions
     fix = "conda env create -f environment-build.yml"
     if "boa" in tools and "conda" in tools and not at_most(tools["conda"], versions.conda_last_with_boa):
@@ -128,3 +129,8 @@ def conda_tools(context: Context) -> Outcome:
     if "conda-build" in tools and not at_least(tools["conda-build"], versions.conda_build):
         return c.error(text, fix)
     return c.ok(text)
+
+
+def _conda_tools(context: Context, prefix: str | None) -> dict[str, str]:
+    packages = conda_packages(context.host, prefix) if prefix else {}
+    return {name: packages[name].version for name in ("conda", "conda-build", "boa") if name in packages}

@@ -66,6 +66,7 @@ class DoctorData(_Model):
     arch_variables: tuple[str, ...]
     integrated: tuple[str, ...]
     xnack_capable: tuple[str, ...]
+    xnack_per_process: tuple[str, ...]
     triton_packages: tuple[str, ...]
     cached_wheels: tuple[str, ...]
     rocm_libraries: tuple[str, ...]

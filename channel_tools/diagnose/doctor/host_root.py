@@ -213,18 +213,22 @@ class HostRoot(ABC):
         rows = (line.split(":") for line in (self.text("/etc/group") or "").splitlines())
         return {row[0]: int(row[2]) for row in rows if len(row) > 2 and re.fullmatch(r"[0-9]{1,10}", row[2])}
 
+    def mounts(self) -> Iterator[Mount]:
+        """What this process sees mounted, in the order in which it was."""
+        for line in (self.text("/proc/self/mounts") or "").splitlines():
+            parts = line.split()
+            if len(parts) >= 4:
+                point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), parts[1])
+                yield Mount(point, parts[2], frozenset(parts[3].split(",")))
+
     def mount(self, path: str) -> Mount | None:
         """The mount that a path lies in; the last one on the same point counts."""
         real = self.real(path) or posixpath.normpath(path)
         best: Mount | None = None
-        for line in (self.text("/proc/self/mounts") or "").splitlines():
-            parts = line.split()
-            if len(parts) < 4:
-                continue
-            point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), parts[1])
-            inside = real == point or real.startswith(point.rstrip("/") + "/")
-            if inside and (best is None or len(point) >= len(best.point)):
-                best = Mount(point, parts[2], frozenset(parts[3].split(",")))
+        for one in self.mounts():
+            inside = real == one.point or real.startswith(one.point.rstrip("/") + "/")
+            if inside and (best is None or len(one.point) >= len(best.point)):
+                best = one
         return best
 
     def search_path(self) -> list[str]:

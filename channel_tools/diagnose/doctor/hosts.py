@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import pwd
 import signal
 import stat
 import subprocess
@@ -73,12 +74,12 @@ class Record(_Model):
 
 
 class LiveHost(HostRoot):
-    """This machine."""
+    """This machine. What the shell did not tell of home, user and current folder, the system does."""
 
     live = True
 
     def __init__(self) -> None:
-        super().__init__(Path("/"), os.environ)
+        super().__init__(Path("/"), _own_environ())
 
     def is_program(self, path: str) -> bool:
         return super().is_program(path) and os.access(path, os.X_OK)
@@ -104,10 +105,12 @@ class LiveHost(HostRoot):
             return None
         try:
             text, _ = process.communicate(timeout=_PROGRAM_SECONDS)
-        except subprocess.TimeoutExpired:
+        except BaseException as ended:  # the time is over, or the user ends it
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+            if not isinstance(ended, subprocess.TimeoutExpired):
+                raise
             return None
         return Output(process.returncode, text[:_OUTPUT_LIMIT].decode("utf-8", "replace"))
 
@@ -199,6 +202,20 @@ def _said(error: Exception) -> str:
         return str(error) or type(error).__name__
     first = error.errors(include_url=False, include_input=False)[0]
     return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
+
+
+def _own_environ() -> dict[str, str]:
+    environ = dict(os.environ)
+    try:
+        user = pwd.getpwuid(os.getuid())
+        told = {"HOME": user.pw_dir, "USER": environ.get("LOGNAME") or user.pw_name}
+    except KeyError:  # a number that /etc/passwd does not have, as in containers
+        told = {}
+    with suppress(OSError):
+        told["PWD"] = str(Path.cwd())
+    for name, value in told.items():
+        environ[name] = environ.get(name) or value
+    return environ
 
 
 def _device_node(path: Path) -> Device | None:

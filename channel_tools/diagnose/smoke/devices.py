@@ -4,17 +4,20 @@ HIP numbers the GPUs in the order of the kernel's topology. amd-smi and rocm-smi
 which on some hosts is another order: readings are told apart by address, and shown under HIP's number.
 
 ``ROCR_VISIBLE_DEVICES`` is applied first, then ``HIP_VISIBLE_DEVICES`` (or ``CUDA_VISIBLE_DEVICES``, which
-HIP reads where the other is unset) counts among what is left. Each holds numbers or ``GPU-<unique id>``; the
-list ends at the first entry that names no GPU.
+HIP reads where the other is unset or empty) counts among what is left. Each holds numbers or
+``GPU-<unique id>``; the list ends at the first entry that names no GPU, as one with a blank does for HIP, not
+for ROCr. An empty one hides every GPU from ROCr, and is passed over by HIP. Source: ``Device::init`` in
+rocdevice.cpp of ROCm/clr, amd_filter_device.cpp of ROCR-Runtime.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from channel_tools.diagnose.doctor.gpus import NODES, properties, target_name
+from channel_tools.diagnose.doctor.gpus import gpu_nodes, is_handed_in, render_minors, target_name
 from channel_tools.diagnose.doctor.host_root import HostRoot
 from channel_tools.diagnose.smoke.sampler_readings import Reading
 
@@ -45,22 +48,21 @@ class Device:
 
 
 def read_devices(host: HostRoot) -> tuple[Device, ...]:
-    """The GPUs of the kernel's topology, in its order; none where it is not there.
+    """The GPUs of the kernel's topology that programs see, in its order; none where it is not there.
 
     Source of the properties: ``kfd_topology.c`` of the Linux kernel; ``location_id`` is bus, device and
-    function.
+    function, the same for every partition of a GPU.
     """
     found: list[Device] = []
-    for name in sorted((name for name in host.names(NODES) if name.isdecimal()), key=int):
-        values = properties(host, name)
-        version = values.get("gfx_target_version", 0)
-        if not version or not values.get("simd_count"):
+    there = render_minors(host)
+    for _, values in gpu_nodes(host):
+        if not is_handed_in(values.get("drm_render_minor", 0), there):
             continue
         place, unique = values.get("location_id"), values.get("unique_id")
         found.append(
             Device(
                 index=len(found),
-                target=target_name(version),
+                target=target_name(values["gfx_target_version"]),
                 address=None if place is None else _address(values.get("domain", 0), place),
                 uuid=f"GPU-{unique:016x}" if unique else None,
             )
@@ -76,24 +78,37 @@ def devices_of(readings: Sequence[Reading]) -> tuple[Device, ...]:
 def visible(devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[Device, ...]:
     """The GPUs that a HIP program sees, in its order."""
     left = tuple(devices)
-    chosen = [MASKS[0], MASKS[1] if MASKS[1] in environ else MASKS[2]]
-    for name in chosen:
-        if name in environ:
-            left = _masked(left, environ[name])
-    return left
+    rocr, hip, cuda = MASKS
+    if rocr in environ:
+        left = _masked(left, entries(rocr, environ[rocr]))
+    name = hip if environ.get(hip) else cuda
+    return _masked(left, entries(name, environ[name])) if environ.get(name) else left
+
+
+def entries(name: str, value: str) -> list[str]:
+    """What a variable of ``MASKS`` lists, as the library that reads it takes it apart."""
+    parts = value.removesuffix(",").split(",")
+    return [part.strip().upper() for part in parts] if name == MASKS[0] else parts
 
 
 def matched(devices: Sequence[Device], readings: Sequence[Reading]) -> tuple[Reading, ...]:
     """The readings under the numbers of the devices; those of other GPUs are left out.
 
-    Where the source gives no addresses, both are counted by address, as the tools do.
+    Partitions of one GPU have one address: each gets its own reading where every one has one that tells
+    something, else all get the first that does. Where the source gives no addresses, both are counted by
+    address, as the tools do.
     """
-    by_address = {one.address: one for one in readings if one.address}
+    given = [one for one in readings if one.address]
     found: list[Reading] = []
-    if by_address:
-        for device in devices:
-            if device.address in by_address:
-                found.append(replace(by_address[device.address], number=device.index))
+    if given:
+        for address in dict.fromkeys(device.address for device in devices):
+            here = [device for device in devices if device.address == address]
+            told = [one for one in given if one.address == address]
+            telling = [one for one in told if one.says_anything] or told
+            if len(telling) != len(here):
+                telling = telling[:1] * len(here)
+            for device, reading in zip(here, telling, strict=False):
+                found.append(replace(reading, number=device.index))
     elif len(devices) == len(readings):
         order = sorted(devices, key=lambda device: (device.address or "", device.index))
         for device, reading in zip(order, sorted(readings, key=_number), strict=True):
@@ -105,10 +120,10 @@ def _number(reading: Reading) -> int:
     return reading.number
 
 
-def _masked(devices: tuple[Device, ...], mask: str) -> tuple[Device, ...]:
+def _masked(devices: tuple[Device, ...], listed: Sequence[str]) -> tuple[Device, ...]:
     seen: list[Device] = []
-    for entry in (part.strip() for part in mask.split(",")):
-        if entry.isascii() and entry.isdigit() and int(entry) < len(devices):
+    for entry in listed:
+        if re.fullmatch(r"0|[1-9][0-9]{0,5}", entry) and int(entry) < len(devices):
             found = devices[int(entry)]
         else:
             named = [one for one in devices if one.uuid and one.uuid.lower() == entry.lower()]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from channel_tools.diagnose.recording import Recording
 from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.recording import Recording
 from channel_tools.diagnose.smoke.verdict import BASELINE
 from channel_tools.model.files import written_whole
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GIB: Final = 1 << 30
-BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
 GAP: Final = "·"
+_PLAIN_BLOCKS: Final = "_.-=+*#@"
+_PLAIN_GAP: Final = " "
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; the asked GPU takes the first.
 COLOURS: Final = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
@@ -37,12 +39,13 @@ _TITLE_WIDTH: Final = 130
 _LETTER: Final = 0.009
 
 
-def text_plot(recording: Recording, width: int = 60) -> list[str]:
+def text_plot(recording: Recording, width: int = 60, *, plain: bool = False) -> list[str]:
     """Two lines a GPU, power and memory, from zero to the most of all GPUs; nothing where nothing was read.
 
     Beside each line stand the GPU's own least and most.
 
     :param width: characters of a line of blocks
+    :param plain: for terminals that have ASCII only
     """
     if not recording.samples:
         return []
@@ -57,6 +60,8 @@ def text_plot(recording: Recording, width: int = 60) -> list[str]:
             low, high = min(value for _, value in series), max(value for _, value in series)
             digits = 0 if unit == "W" else 1
             blocks = _blocks(series, (start, end), tops[name] / scale, width)
+            if plain:
+                blocks = blocks.translate(str.maketrans(BLOCKS + GAP, _PLAIN_BLOCKS + _PLAIN_GAP))
             rows.append(
                 (f"GPU {device.index} {title}", blocks, f"{low:.{digits}f} to {high:.{digits}f} {unit}")
             )
@@ -177,7 +182,7 @@ def _blocks(series: Sequence[tuple[float, float]], span: tuple[float, float], to
         if last is None or since > longest:
             text += GAP
         else:
-            text += BLOCKS[1 + round(last / (top or 1.0) * (len(BLOCKS) - 2))]
+            text += BLOCKS[round(last / (top or 1.0) * (len(BLOCKS) - 1))]
     return text
 
 

@@ -181,9 +181,10 @@ class Sampler:
         phase = self.phase  # the one in which the reading began
         try:
             readings = matched(self.devices, self.source.read())
-        except SourceError as reason:
+        except Exception as reason:  # whatever a source or a library does: the next read may work
             self.failures += 1
-            self.last_failure = str(reason)
+            named = "" if isinstance(reason, SourceError) else f"{type(reason).__name__}: "
+            self.last_failure = f"{named}{reason}"
             return
         sample = Sample(self.seconds(), readings, phase)
         self.samples.append(sample)

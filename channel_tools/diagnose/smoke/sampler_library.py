@@ -75,7 +75,7 @@ class AmdsmiSource:
             Reading(
                 number=index,
                 address=address.lower() if address else None,
-                power_watts=watts(row.get("power_watts")),
+                power_watts=watts(*row.get("power_watts", ())),
                 temperature_celsius=celsius(row.get("temperature_celsius")),
                 clock_mhz=megahertz(row.get("clock_mhz")),
                 busy_percent=percent(row.get("busy_percent")),

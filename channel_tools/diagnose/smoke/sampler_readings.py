@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ _MOST_WATTS: Final = 5_000.0
 _MOST_CELSIUS: Final = 200.0
 _MOST_MHZ: Final = 20_000.0
 _MOST_BYTES: Final = float(1 << 50)
+_MOST: Final = 1e30
 
 _NUMBER = re.compile(r"\(?\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z%°]*)")
 # The tools write MB and mean MiB.
@@ -98,15 +99,11 @@ def number(value: Any) -> tuple[float, str] | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return (float(value), "") if value == value and abs(value) != float("inf") else None
+        return (float(value), "") if abs(value) < _MOST else None
     if isinstance(value, str) and (match := _NUMBER.match(value.strip())):
-        return float(match[1]), match[2]
+        found = float(match[1])
+        return (found, match[2]) if abs(found) < _MOST else None
     return None
-
-
-def first(values: Iterable[Any]) -> tuple[float, str] | None:
-    """The first of them that is a number."""
-    return next((found for value in values if (found := number(value)) is not None), None)
 
 
 def watts(*values: Any) -> float | None:
@@ -114,28 +111,25 @@ def watts(*values: Any) -> float | None:
 
     No GPU that answers draws nothing: zero is what the second die of a package reports (MI250X).
     """
-    found = _scaled(first(values), {"mW": 1e-3, "uW": 1e-6})
-    return found if found is not None and 0 < found < _MOST_WATTS else None
+    scaled = _scaled(values, {"mW": 1e-3, "uW": 1e-6})
+    return next((found for found in scaled if 0 < found < _MOST_WATTS), None)
 
 
 def celsius(*values: Any) -> float | None:
     """Temperature in degrees Celsius; zero is no reading, and some releases give thousandths."""
-    found = _scaled(first(values), {})
-    if found is not None and found > 1000:
-        found /= 1000
-    return found if found is not None and 0 < found < _MOST_CELSIUS else None
+    scaled = (found / 1000 if found > 1000 else found for found in _scaled(values, {}))
+    return next((found for found in scaled if 0 < found < _MOST_CELSIUS), None)
 
 
 def megahertz(*values: Any) -> float | None:
     """A clock in MHz; zero is a clock that is off."""
-    found = _scaled(first(values), {"Hz": 1e-6, "kHz": 1e-3, "GHz": 1e3})
-    return found if found is not None and 0 <= found < _MOST_MHZ else None
+    scaled = _scaled(values, {"Hz": 1e-6, "kHz": 1e-3, "GHz": 1e3})
+    return next((found for found in scaled if 0 <= found < _MOST_MHZ), None)
 
 
 def percent(*values: Any) -> float | None:
     """A share in percent."""
-    found = _scaled(first(values), {})
-    return found if found is not None and 0 <= found <= 100 else None
+    return next((found for found in _scaled(values, {}) if 0 <= found <= 100), None)
 
 
 def size(*values: Any, unit: str = "MB") -> int | None:
@@ -143,15 +137,14 @@ def size(*values: Any, unit: str = "MB") -> int | None:
 
     :param unit: of a number that names none; MB means MiB
     """
-    found = first(values)
-    if found is None:
-        return None
-    result = found[0] * _BYTES.get((found[1] or unit).upper(), MIB)
-    return int(result) if 0 <= result < _MOST_BYTES else None
+    scaled = (found * _BYTES.get((named or unit).upper(), MIB) for found, named in _numbers(values))
+    return next((int(found) for found in scaled if 0 <= found < _MOST_BYTES), None)
 
 
-def _scaled(found: tuple[float, str] | None, factors: dict[str, float]) -> float | None:
-    if found is None:
-        return None
-    scale = factors.get(found[1], 1.0)
-    return found[0] * scale
+def _scaled(values: Iterable[Any], factors: dict[str, float]) -> Iterator[float]:
+    return (found * factors.get(unit, 1.0) for found, unit in _numbers(values))
+
+
+def _numbers(values: Iterable[Any]) -> Iterator[tuple[float, str]]:
+    """Every value that is a number: the first may be a filler, and a later one right."""
+    return (found for value in values if (found := number(value)) is not None)

@@ -11,11 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from channel_tools.diagnose.doctor.gpus import amd_cards
 from channel_tools.diagnose.doctor.host_root import HostRoot
 from channel_tools.diagnose.smoke.sampler_readings import Reading, celsius, megahertz, percent, size, watts
-
-DRM: Final = "/sys/class/drm"
-AMD: Final = "0x1002"
 
 _ADDRESS = re.compile(r"^PCI_SLOT_NAME=(\S+)$", re.MULTILINE)
 _TEMPERATURES: Final = ("junction", "edge")
@@ -31,8 +29,7 @@ class SysfsSource:
 
     def __init__(self, host: HostRoot) -> None:
         self._host = host
-        cards = [path for path in host.glob(DRM, r"card\d+") if host.line(f"{path}/device/vendor") == AMD]
-        self._cards = sorted(cards, key=lambda path: int(path.rpartition("card")[2]))
+        self._cards = sorted(amd_cards(host), key=lambda path: int(path.rpartition("card")[2]))
 
     def read(self) -> list[Reading]:
         return [self._card(card) for card in self._cards]

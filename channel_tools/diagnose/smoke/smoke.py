@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from channel_tools.diagnose.recording import Recording
 from channel_tools.diagnose.smoke.devices import Device
+from channel_tools.diagnose.smoke.recording import Recording
 from channel_tools.diagnose.smoke.sampler import Opened, Sampler
 from channel_tools.diagnose.smoke.sampler_readings import Sample
 from channel_tools.diagnose.smoke.step_runner import STEPS, Child, Outcome, Step, run_step
@@ -126,6 +126,7 @@ def run(plan: Plan, opened: Opened, watcher: Watcher | None = None) -> Smoke:
     """Run the steps one after the other, with samples before and meanwhile."""
     watcher = watcher or Watcher()
     outcomes: list[Outcome] = []
+    ended: float | None = None
     with _sampling(plan, opened, watcher) as sampler:
         if sampler is not None:
             sampler.phase = BASELINE
@@ -138,6 +139,7 @@ def run(plan: Plan, opened: Opened, watcher: Watcher | None = None) -> Smoke:
             outcomes.append(run_step(step, plan.child))
             if sampler is not None:
                 sampler.phase = ""
+                ended = sampler.seconds()
             watcher.ended(outcomes[-1])
     recording = Recording(
         opened.devices,
@@ -156,7 +158,8 @@ def run(plan: Plan, opened: Opened, watcher: Watcher | None = None) -> Smoke:
             plan.asked,
             recording.samples,
             gpu_seconds=sum(passed) if passed and not failed else None,
-            no_source=opened.reasons or recording.last_failure,
+            ended=ended,
+            no_source=recording.last_failure or opened.reasons,
         )
     else:
         verdict = Verdict("cannot tell", "no step could be run in this environment", ())

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from channel_tools.model.clock import elapsed
+from channel_tools.model.errors import ToolMissingError
 
 PROGRAMS: Final = Path(__file__).parent / "steps"
 _TAIL: Final = 12
@@ -118,14 +119,22 @@ def _run_program(step: Step, child: Child, result: Path, log: Path, limit: float
     command += ["--seconds", f"{child.work_seconds:g}"]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as stream:
-        process = subprocess.Popen(
-            command,
-            env={**child.environ, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                env={**child.environ, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ToolMissingError(
+                f"cannot be run: {error.strerror}",
+                where=child.python,
+                wanted="the Python of an environment",
+                fix="give another one with --prefix",
+            ) from error
         try:
             return process.wait(limit)
         except subprocess.TimeoutExpired:

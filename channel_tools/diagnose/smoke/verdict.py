@@ -6,7 +6,9 @@ program that only opens a GPU takes some of it, on every GPU that it sees.
 
 from __future__ import annotations
 
+import itertools
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -54,7 +56,7 @@ class Numbers:
     peak_memory_bytes: int | None
     rise_memory_bytes: int | None
     shares_power: bool
-    """Is the power that of a package with a second GPU in it?"""
+    """Is the power that of a package with a second GPU in it, or of a GPU in several partitions?"""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def judge(
     samples: Sequence[Sample],
     *,
     gpu_seconds: float | None,
+    ended: float | None = None,
     no_source: str = "",
 ) -> Verdict:
     """The verdict on a run.
@@ -104,6 +107,7 @@ def judge(
     :param asked: the GPU that the steps were to use
     :param samples: of the baseline and of the steps
     :param gpu_seconds: how long the steps kept a GPU working by their own clock; None: not all passed
+    :param ended: when the steps were over, in seconds of the samples' clock; None: with the last sample
     :param no_source: why there are no readings, where there are none
     """
     if asked is None:
@@ -114,7 +118,8 @@ def judge(
     numbers = {one.index: _numbers(one, samples, one.index in shared) for one in devices}
     worked = {index: _worked(found) for index, found in numbers.items()}
     others = [one for one in devices if one != asked and worked[one.index][0]]
-    word, reason = _of_asked(asked, numbers[asked.index], worked[asked.index], others, gpu_seconds)
+    claim = Claim(gpu_seconds, _longest_gap(samples, ended))
+    word, reason = _of_asked(asked, numbers[asked.index], worked[asked.index], others, claim)
     gpus = []
     for device in devices:
         state, why = worked[device.index]
@@ -127,57 +132,79 @@ def judge(
     return Verdict(word, reason, tuple(gpus))
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What the absence of work is weighed against.
+
+    :param gpu_seconds: as :func:`judge` takes it
+    :param gap: the longest time during the steps in which nothing was read
+    """
+
+    gpu_seconds: float | None
+    gap: float
+
+
+def _longest_gap(samples: Sequence[Sample], ended: float | None) -> float:
+    moments = [one.seconds for one in samples if one.phase != BASELINE]
+    if moments and ended is not None:
+        moments.append(ended)
+    return max((after - before for before, after in itertools.pairwise(moments)), default=0.0)
+
+
 def _of_asked(
     asked: Device,
     numbers: Numbers,
     worked: tuple[bool | None, str],
     others: Sequence[Device],
-    gpu_seconds: float | None,
+    claim: Claim,
 ) -> tuple[Word, str]:
     state, why = worked
     if state:
         return "used", f"{asked.title}: {why}"
     if state is None:
         return "cannot tell", f"{asked.title}: {why}"
-    if others:
-        names = ", ".join(one.title for one in others)
-        return "wrong GPU used", f"{asked.title} was asked for and did nothing; {names} worked"
-    if gpu_seconds is not None and gpu_seconds < LEAST_GPU_SECONDS:
+    if claim.gpu_seconds is not None and claim.gpu_seconds < LEAST_GPU_SECONDS:
         return (
             "cannot tell",
-            f"the steps that passed kept the GPU for {gpu_seconds:.2g} s: too short to be seen",
+            f"the steps that passed kept the GPU for {claim.gpu_seconds:.2g} s: too short to be seen",
         )
     if numbers.samples < LEAST_SAMPLES:
         return "cannot tell", f"{numbers.samples} samples during the steps are too few"
+    if claim.gap >= max(claim.gpu_seconds or 0, LEAST_GPU_SECONDS):
+        return "cannot tell", f"for {claim.gap:.0f} s of the steps nothing was read: work may lie there"
+    if others:
+        names = ", ".join(one.title for one in others)
+        return "wrong GPU used", f"{asked.title} was asked for and did nothing; {names} worked"
     return "idle", f"{asked.title}: {why}"
 
 
 def _worked(numbers: Numbers) -> tuple[bool | None, str]:
     """Did this GPU work, and by which numbers? None where they do not tell."""
     load_known = numbers.peak_busy_percent is not None
-    load_useful = load_known and (numbers.baseline_busy_percent or 0) < BUSY_PERCENT
-    power_useful = numbers.rise_watts is not None and not numbers.shares_power
-    busy = load_useful and numbers.busy_samples >= BUSY_SAMPLES
-    hot = power_useful and (numbers.rise_watts or 0) >= POWER_RISE_WATTS
+    load_before = numbers.baseline_busy_percent
+    busy = numbers.busy_samples >= BUSY_SAMPLES
+    hot = not numbers.shares_power and (numbers.rise_watts or 0) >= POWER_RISE_WATTS
     taken = (numbers.rise_memory_bytes or 0) >= MEMORY_RISE_BYTES
     text = _text(numbers)
-    if busy or hot:
+    if load_before is not None and load_before >= BUSY_PERCENT:
+        return None, f"it was busy before the steps began ({text})"
+    if (busy and load_before is not None) or hot:
         return True, text
+    if busy:
+        return None, f"what its load was before the steps is not known ({text})"
     if not load_known and numbers.rise_watts is None:
         return None, f"its sensors tell neither load nor power ({text})"
-    if load_known and not load_useful and not power_useful:
-        return None, f"it was busy before the steps began, and its power cannot be told apart ({text})"
-    if taken and not load_useful:
+    if taken and not load_known:
         return None, f"memory was taken; whether it worked does not show ({text})"
     if not load_known and numbers.shares_power:
-        return None, f"its package's power is that of two GPUs, and its load is not told ({text})"
+        return None, f"its power is that of several GPUs, and its load is not told ({text})"
     return False, text
 
 
 def _text(numbers: Numbers) -> str:
     parts = []
     if numbers.peak_watts is not None and numbers.baseline_watts is not None:
-        both = " of two GPUs" if numbers.shares_power else ""
+        both = " of several GPUs" if numbers.shares_power else ""
         parts.append(f"{numbers.baseline_watts:.0f} W before, {numbers.peak_watts:.0f} W at most{both}")
     if numbers.peak_busy_percent is not None:
         parts.append(f"load up to {numbers.peak_busy_percent:.0f} % ({numbers.busy_samples} samples busy)")
@@ -216,15 +243,17 @@ def _values(readings: Sequence[Reading], name: str) -> list[float]:
 
 
 def _shared(devices: Sequence[Device], samples: Sequence[Sample]) -> set[int]:
-    """GPUs whose power is that of a package of two: those beside one that has load or memory but no power.
+    """GPUs whose power is not theirs alone: partitions of one GPU, at one address, and dies of one package.
 
-    A package of two reports all its power on one of them; which neighbour it is, the readings do not tell.
+    A package of two reports all its power on one of them; which neighbour of one without power it is, the
+    readings do not tell.
     """
+    parts = Counter(one.address for one in devices if one.address)
     pairs = [one for one in devices if one.target in (None, "gfx90a")]
     order = sorted(pairs, key=lambda one: (one.address or "", one.index))
     powered = [any(_values(_of(one, samples), "power_watts")) for one in order]
     lacking = {place for place, has in enumerate(powered) if not has}
-    return {
+    return {one.index for one in devices if one.address and parts[one.address] > 1} | {
         one.index
         for place, one in enumerate(order)
         if powered[place] and (place - 1 in lacking or place + 1 in lacking)

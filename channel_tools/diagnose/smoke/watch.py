@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from channel_tools.diagnose.recording import Recording
+from channel_tools.diagnose.smoke.recording import Recording
 from channel_tools.diagnose.smoke.sampler import Opened, Sampler
 from channel_tools.diagnose.smoke.sampler_readings import Sample
 from channel_tools.model.errors import ToolMissingError

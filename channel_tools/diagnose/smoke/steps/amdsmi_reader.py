@@ -26,13 +26,15 @@ def call(amdsmi, names, *arguments):
     return None
 
 
+def numbers(values, *keys):
+    """The values that are numbers."""
+    found = [values.get(key) if isinstance(values, dict) else None for key in keys]
+    return [one for one in found if isinstance(one, (int, float)) and not isinstance(one, bool)]
+
+
 def first(values, *keys):
     """The first value that is a number."""
-    for key in keys:
-        value = values.get(key) if isinstance(values, dict) else None
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return value
-    return None
+    return next(iter(numbers(values, *keys)), None)
 
 
 def member(amdsmi, kind, *names):
@@ -69,7 +71,8 @@ def read(amdsmi, handle):
     clock = call(amdsmi, ["amdsmi_get_clock_info", "amdsmi_get_clock_measure"], handle, kinds[0] or kinds[1])
     used, total = memory(amdsmi, handle)
     return {
-        "power_watts": first(power, "socket_power", "current_socket_power", "average_socket_power"),
+        # All of them: ROCm 6.0 fills those that the GPU lacks with 65535 or 0.
+        "power_watts": numbers(power, "socket_power", "current_socket_power", "average_socket_power"),
         "temperature_celsius": temperature(amdsmi, handle),
         "clock_mhz": first(clock, "clk", "cur_clk"),
         "busy_percent": first(activity, "gfx_activity"),
