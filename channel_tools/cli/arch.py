@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 
 def arch(
     channel: Annotated[
-        str | None, typer.Option("--channel", help="Folder, address, or a name of .condarc.")
+        str | None,
+        typer.Option("--channel", parser=given.text, help="Folder, address, or a name of .condarc."),
     ] = None,
     client: Annotated[
         list[str] | None,
@@ -29,6 +30,8 @@ def arch(
     if unknown:
         raise typer.BadParameter(f"is one of {', '.join(CLIENTS)}", param_hint="--client")
     reader = open_reader(channel) if channel else None
+    if reader:
+        reader.refuse_label()
     look = reader.look("all") if reader else None
     found = report(detect_host(), reader, look, client or CLIENTS, package)
     if json_:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 if TYPE_CHECKING:
     from channel_tools.client.configuring.configure import Plan
 
 
 def configure(
-    channel: Annotated[str | None, typer.Option("--channel", help="Address of the channel.")] = None,
+    channel: Annotated[
+        str | None, typer.Option("--channel", parser=given.text, help="Address of the channel.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", help="What to call it (default: the end of the address).")
     ] = None,
@@ -29,7 +31,10 @@ def configure(
         bool, typer.Option("--check-host", help="pixi 0.82: refuse hosts without the GPU of --arch.")
     ] = False,
     file: Annotated[
-        Path | None, typer.Option("--file", help="Configuration file (default: the client's usual one).")
+        Path | None,
+        typer.Option(
+            "--file", parser=given.path, help="Configuration file (default: the client's usual one)."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the change; write nothing.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take back the last change of the file.")] = False,

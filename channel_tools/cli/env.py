@@ -28,7 +28,8 @@ def _env() -> None: ...
 @app.command("check")
 def check(
     prefix: Annotated[
-        Path, typer.Argument(help="Folder of the environment: of conda, or of `python -m venv`.")
+        Path,
+        typer.Argument(metavar="PREFIX", help="Folder of the environment: of conda, or of `python -m venv`."),
     ],
     arch: Annotated[
         str | None, typer.Option("--arch", help="GPU target it is for, when that is not this host's GPU.")

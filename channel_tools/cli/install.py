@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 if TYPE_CHECKING:
     from channel_tools.channel.settings import Publisher
@@ -17,6 +17,7 @@ Address = Annotated[
     str | None,
     typer.Option(
         "--channel",
+        parser=given.text,
         help="Folder, file://, https:// or s3:// address, or a name of .condarc (default: ./channel).",
     ),
 ]
@@ -24,9 +25,11 @@ Address = Annotated[
 
 def install(
     specs: Annotated[
-        list[str] | None, typer.Argument(help="What to install, as conda match specs.", metavar="SPECS...")
+        list[str] | None, typer.Argument(help="What to install, as conda match specs.", metavar="SPECS")
     ] = None,
-    prefix: Annotated[Path | None, typer.Option("--prefix", "-p", help="Folder of the environment.")] = None,
+    prefix: Annotated[
+        Path | None, typer.Option("--prefix", "-p", parser=given.path, help="Folder of the environment.")
+    ] = None,
     channel: Address = None,
     arch: Annotated[
         str | None, typer.Option("--arch", help="GPU target it is for, when that is not this host's GPU.")
@@ -35,11 +38,14 @@ def install(
         str | None, typer.Option("--rocm", help="ROCm release it is for, when that is not this host's.")
     ] = None,
     more_channels: Annotated[
-        list[str] | None, typer.Option("-c", help="Further channel, as conda-forge; may be repeated.")
+        list[str] | None,
+        typer.Option("-c", parser=given.text, help="Further channel, as conda-forge; may be repeated."),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="Lock file: the environment will hold exactly what it lists."),
+        typer.Option(
+            "--file", parser=given.path, help="Lock file: the environment will hold exactly what it lists."
+        ),
     ] = None,
     priority: Annotated[
         str, typer.Option("--priority", help="strict: a name comes from its first channel; or flexible.")
@@ -68,8 +74,6 @@ def install(
     """Install the builds that are made for this host's GPU and ROCm, or refuse with the reason."""
     from channel_tools.client.install import attested, prepare
     from channel_tools.client.reader import open_dependency, open_reader, printable
-    from channel_tools.client.solving import place
-    from channel_tools.model.files import check_writable
 
     if prefix is None and not dry_run:
         raise typer.BadParameter("is needed, except with --dry-run", param_hint="--prefix")
@@ -80,13 +84,13 @@ def install(
     if attestations not in (None, "off", "warn", "require"):
         raise typer.BadParameter("is off, warn or require", param_hint="--attestations")
     publishers = _publishers(identity, issuer)
-    for option, given in (
+    for option, value in (
         ("-c", more_channels),
         ("--rocm", rocm),
         ("--update", update),
         ("--priority", priority != "strict"),
     ):
-        if file is not None and given:
+        if file is not None and value:
             raise typer.BadParameter("a lock file decides that already; leave it out", param_hint=option)
     if file is not None:
         prepared = _locked(file, channel, arch)
@@ -107,27 +111,20 @@ def install(
         for note in notes:
             typer.echo(f"note: {printable(note)}", err=True)
     if prefix is not None and not dry_run:
-        _check_prefix(prefix)
-        check_writable(prefix)
-        place(prefix, prepared.records)
+        _place(prefix, prepared)
     _print(prepared, notes, prefix, dry_run, json_)
 
 
-def _check_prefix(prefix: Path) -> None:
-    """An environment, or a folder without anything of somebody else's."""
-    from channel_tools.model.errors import StorageError
+def _place(prefix: Path, prepared: Prepared) -> None:
+    from channel_tools.client.placing import place
+    from channel_tools.client.prefix_facts import UNFINISHED
 
-    if not prefix.is_dir() or (prefix / "conda-meta").is_dir():
-        return
-    harmless = {"lost+found", "CACHEDIR.TAG"}
-    others = sorted(one.name for one in prefix.iterdir() if one.name not in harmless and one.name[0] != ".")
-    if others:
-        raise StorageError(
-            "is no environment, and has other files",
-            where=prefix,
-            found=", ".join([*others[:3], *(["..."] if len(others) > 3 else [])]),
-            fix="choose another --prefix, a new or an empty folder",
-        )
+    try:
+        place(prefix, prepared.records)
+    except KeyboardInterrupt:
+        if (prefix / UNFINISHED).exists():
+            typer.echo(f"{prefix}: is incomplete, until an installation into it ends well", err=True)
+        raise
 
 
 def _locked(file: Path, channel: str | None, arch: str | None) -> Prepared:
@@ -135,8 +132,9 @@ def _locked(file: Path, channel: str | None, arch: str | None) -> Prepared:
     from channel_tools.client.locked import prepare_locked, read_locked
     from channel_tools.client.reader import open_reader
 
+    host = detect_host()
     return prepare_locked(
-        read_locked(file, arch), open_reader(channel) if channel else None, detect_host(), arch
+        read_locked(file, arch, host), open_reader(channel) if channel else None, host, arch
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 if TYPE_CHECKING:
     from channel_tools.client.mirroring.mirror import Mirrored
@@ -17,10 +17,13 @@ def mirror(
     locks: Annotated[
         list[Path],
         typer.Argument(
-            help="Explicit lists, pixi.lock, conda-lock.yml; a pinned environment.yml beside them."
+            metavar="LOCKS",
+            help="Explicit lists, pixi.lock, conda-lock.yml; a pinned environment.yml beside them.",
         ),
     ],
-    to: Annotated[str, typer.Option("--to", help="Folder, file:///folder or s3://bucket/prefix.")],
+    to: Annotated[
+        str, typer.Option("--to", parser=given.text, help="Folder, file:///folder or s3://bucket/prefix.")
+    ],
     url: Annotated[
         str | None, typer.Option("--url", help="Where the mirror will be read (default: there).")
     ] = None,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 SHOWN = ("name", "version", "build", "url", "sha256", "size")
+"""What the JSON has of each package."""
 
 if TYPE_CHECKING:
     from channel_tools.client.locks.lock_files import Lock
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def pin(
     files: Annotated[
-        list[Path], typer.Argument(help="An environment.yml; with --check, pinned files.", metavar="FILES...")
+        list[Path], typer.Argument(help="An environment.yml; with --check, pinned files.", metavar="FILES")
     ],
     archs: options.Archs = None,
     rocm: Annotated[
@@ -28,11 +29,15 @@ def pin(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output-dir", help="Folder for the files (default: pinned beside it)."),
+        typer.Option(
+            "--output-dir", parser=given.path, help="Folder for the files (default: pinned beside it)."
+        ),
     ] = None,
     channel: Annotated[
         str | None,
-        typer.Option("--channel", help="Address of our channel, in the place of the file's."),
+        typer.Option(
+            "--channel", parser=given.text, help="Address of our channel, in the place of the file's."
+        ),
     ] = None,
     update: Annotated[
         list[str] | None,
@@ -136,13 +141,7 @@ def _print(
                         "arch": one.arch.target,
                         "rocm": one.rocm,
                         "channels": list(one.bases),
-                        "packages": [
-                            {
-                                key: record[key]
-                                for key in ("name", "version", "build", "url", "sha256", "size")
-                            }
-                            for record in one.records
-                        ],
+                        "packages": [{key: record[key] for key in SHOWN} for record in one.records],
                     }
                     for one in made.environments
                 ],

@@ -13,6 +13,7 @@ from channel_tools.model.redaction import redact
 
 _TOKEN = re.compile(r"^/t/[^/]+(?=/|$)")
 _PART = re.compile(r"[\w.!+%~-]+")
+_DECLARED = re.compile(r"(?P<arch>gfx[0-9a-f]+)(?:-rocm(?P<rocm>\d+\.\d+))?|rocm-(?P<alone>\d+\.\d+)")
 _SUBDIR = re.compile(r"noarch|[a-z]+-[a-z0-9_]+")
 
 
@@ -82,6 +83,12 @@ def place_of(url: str) -> Place:
         raise LockError("names a label that is none", found=redact(url))
     origin = f"{parts.scheme}://{parts.netloc}"
     return Place(f"{origin}{channel}", label if mark else None, subdir, file)
+
+
+def declared_by(label: str) -> tuple[str | None, str | None] | None:
+    """GPU target and ROCm release that a label of ours declares; None for another label."""
+    match = _DECLARED.fullmatch(label)
+    return None if match is None else (match["arch"], match["rocm"] or match["alone"])
 
 
 def build_of(file: str) -> tuple[str, str, str]:

@@ -17,16 +17,17 @@ def merge_order(
     :param ours: addresses and names of our channel
     """
     wanted = [one.rstrip("/") for one in channels]
-    own = [one for one in wanted if _is_ours(one, ours)]
+    own = [one for one in wanted if is_ours(one, ours)]
     here = [one.rstrip("/") for one in present]
     others = [one for one in wanted if one not in own]
     missing = [one for one in others if one not in here]
-    if here[: len(own)] == own and not any(_is_ours(one, ours) for one in here[len(own) :]) and not missing:
+    if here[: len(own)] == own and not any(is_ours(one, ours) for one in here[len(own) :]) and not missing:
         return [], [], []
-    delete = [position for position, one in enumerate(here) if _is_ours(one, ours)]
+    delete = [position for position, one in enumerate(here) if is_ours(one, ours)]
     gone = [present[position] for position in delete if here[position] not in own]
     return [*own, *missing], delete, [one for one in gone if "/label/" in one]
 
 
-def _is_ours(entry: str, ours: Sequence[str]) -> bool:
+def is_ours(entry: str, ours: Sequence[str]) -> bool:
+    """Is an entry, without a final ``/``, one of these channels or a label of one?"""
     return any(entry == one or entry.startswith(f"{one}/label/") for one in ours)

@@ -33,22 +33,14 @@ class Host:
 def detect_host(root: HostRoot | None = None) -> Host:
     """Look at the kernel's KFD topology and at ROCm's ``.info/version``.
 
+    A GPU that is newer than every registry has its target by the number that the kernel gives.
+
     :param root: whose topology to read; this machine's when None
     :raises ArchRefusedError: a forced target is no AMD GPU target
     """
     release, rocm_root = detect_rocm()
     gpus = () if _told() else read_gpus(root or LiveHost(), ())
     return Host(_archs(gpus), release, rocm_root, gpus)
-
-
-def detect_archs(root: HostRoot | None = None) -> tuple[Arch, ...]:
-    """The distinct GPU targets of this host; empty when it has no AMD GPU.
-
-    A GPU that is newer than every registry has its target by the number that the kernel gives.
-
-    :raises ArchRefusedError: a forced target is no AMD GPU target
-    """
-    return _archs(() if _told() else read_gpus(root or LiveHost(), ()))
 
 
 def isa_of(target: str) -> str:

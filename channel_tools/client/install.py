@@ -6,7 +6,7 @@ what is refused afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,10 @@ from channel_tools.client.solving import Priority, Record, host_packages, reques
 from channel_tools.model.errors import ChannelError, DependencyError
 from channel_tools.model.redaction import redact
 
-__all__ = ["Offer", "Prepared", "Selection", "attested", "prepare", "select"]
-
 
 @dataclass(frozen=True)
 class Prepared:
-    """A checked solution: what :func:`channel_tools.client.solving.place` may install."""
+    """A checked solution: what :func:`channel_tools.client.placing.place` may install."""
 
     reader: Reader
     look: Look
@@ -67,6 +65,7 @@ def prepare(
     :raises ChannelError: no channel, no such label, or a package of ours from another channel
     :raises AccessError: a credential is missing
     """
+    reader.refuse_label()
     host = host or detect_host()
     facts = read_prefix(prefix)
     arch, rocm, kept = kept_declarations(prefix, facts, host, arch, rocm)
@@ -74,12 +73,8 @@ def prepare(
     look = reader.look([label] if label else [])
     selection = select(look.offer, host, reader.shown, arch, rocm)
     if label is not None and label not in look.labels:
-        itself = "name the channel itself: --arch and --rocm choose the label"
         raise ChannelError(
-            f"has no label {label}",
-            where=reader.shown,
-            wanted="declared builds in that label",
-            fix=itself if "/label/" in reader.url else None,
+            f"has no label {label}", where=reader.shown, wanted="declared builds in that label"
         )
     wanted = [*specs, *(name for name in facts.names if name not in _names(specs))]
     asked = request(reader, wanted, selection, others, priority, host_packages())
@@ -89,8 +84,10 @@ def prepare(
         records = solve(reader, asked, prefix, unlocked)
     except DependencyError as error:
         missing = [one for one in look.settings.dependency_channels if one not in others]
-        if missing and not others:
-            error.fix = f"{error.fix}; this channel's packages need others: -c {' -c '.join(missing)}"
+        if error.fix and missing and not others:
+            error.fix += f"; this channel's packages need others: -c {' -c '.join(missing)}"
+        if error.fix and (gone := _yanked(look, _names(specs))):
+            error.fix += f". Yanked there: {gone}"
         raise
     check(reader, look.names, records, arch or _detected(selection, look.offer), rocm)
     return Prepared(reader, look, tuple(records), (*kept, *selection.notes))
@@ -146,6 +143,17 @@ def _names(specs: Sequence[str]) -> set[str]:
     from channel_tools.build.nodes import spec_name
 
     return {spec_name(spec.rpartition("::")[2]) for spec in specs}
+
+
+def _yanked(look: Look, names: Collection[str]) -> str:
+    """The newest builds of these names that were yanked, with the reasons."""
+    entries = sorted(look.yanked.entries.values(), key=lambda entry: str(entry.get("when")), reverse=True)
+    found = [
+        f"{record['name']} {record['version']} {record['build']} ({entry.get('reason')})"
+        for entry in entries
+        if (record := entry.get("record")) and record.get("name") in names
+    ]
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
 
 def _unlocked(

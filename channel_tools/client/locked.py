@@ -33,13 +33,14 @@ class Locked:
         return urlsplit(self.url).path.rpartition("/")[2]
 
 
-def read_locked(path: Path, arch: str | None = None) -> list[Locked]:
+def read_locked(path: Path, arch: str | None = None, host: Host | None = None) -> list[Locked]:
     """The packages of a lock file of any kind.
 
-    :param arch: GPU target, where the file has environments for several
+    :param arch: GPU target, where the file has environments for several; None: the host's
     :raises LockError: it cannot be read, has no addresses, or has no environment for that GPU
     """
-    return [Locked(url, sha256) for url, sha256 in read_lock(path, arch)]
+    here = [one.target for one in host.archs] if host else ()
+    return [Locked(url, sha256) for url, sha256 in read_lock(path, arch, here)]
 
 
 def channel_of(packages: Sequence[Locked]) -> str | None:
@@ -64,6 +65,8 @@ def prepare_locked(
     if reader is None:
         url = channel_of(packages)
         reader = open_reader(url) if url else None
+    if reader is not None:
+        reader.refuse_label()
     own = reader or Reader("", None)
     ours = [one.url for one in packages if reader is not None and reader.owns(one.url)]
     payload = {
@@ -73,7 +76,8 @@ def prepare_locked(
     try:
         whole: list[dict[str, Any]] = rattler_process.call("of_urls", payload)
     except rattler_process.RattlerCallError as error:
-        raise reading_error("the lock file", str(error)) from error
+        fix = "`rocm-channel pin --check` says which files of the lock are gone or were replaced"
+        raise reading_error("a package of the lock file", str(error), fix) from error
     look = None if reader is None else reader.look()
     notes = []
     if look is None:

@@ -12,6 +12,9 @@ from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
 from channel_tools.client.host import Host
 from channel_tools.model.errors import ArchRefusedError, RocmRefusedError
 
+UNFINISHED = "conda-meta/rocm-channel-unfinished"
+"""File of an environment that is being changed: a line ``name-version-build`` for all that it will hold."""
+
 
 @dataclass(frozen=True)
 class PrefixFacts:
@@ -25,14 +28,16 @@ class PrefixFacts:
 
 
 def read_prefix(prefix: Path | None) -> PrefixFacts:
-    """Facts of an environment, from the names of its ``conda-meta`` files; none of one that is not there."""
+    """Facts of an environment, from the names of its ``conda-meta`` files; none of one that is not there.
+
+    Where an installation was broken off, they are of what it was about to make.
+    """
     if prefix is None:
         return PrefixFacts()
     arch = rocm = None
     arch_declared = rocm_declared = False
     names = []
-    for path in sorted((prefix / "conda-meta").glob("*.json")):
-        name, version, build = _parts(path)
+    for name, version, build in unfinished(prefix) or map(_parts, _records(prefix)):
         names.append(name)
         declared = "declared" in build.split("_")
         if name == ARCH_PACKAGE:
@@ -48,7 +53,7 @@ def from_elsewhere(prefix: Path | None, names: Collection[str], owns: Callable[[
     :param owns: is it the URL of a file of ours?
     """
     found = []
-    for path in sorted((prefix / "conda-meta").glob("*.json")) if prefix else ():
+    for path in _records(prefix) if prefix else ():
         name = _parts(path)[0]
         if name in names:
             try:
@@ -98,6 +103,20 @@ def kept_declarations(
             fix=f"to change the environment as it is, say --rocm {facts.rocm}{turned}",
         )
     return arch, rocm, tuple(notes)
+
+
+def _records(prefix: Path) -> list[Path]:
+    return sorted((prefix / "conda-meta").glob("*.json"))
+
+
+def unfinished(prefix: Path) -> list[tuple[str, str, str]]:
+    """Name, version and build of what an installation that was broken off wanted; nothing where none was."""
+    try:
+        lines = (prefix / UNFINISHED).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+    found = [line.rsplit("-", 2) for line in lines]
+    return [(one[0], one[1], one[2]) for one in found if len(one) == 3]
 
 
 def _parts(path: Path) -> tuple[str, str, str]:

@@ -73,7 +73,10 @@ def spec(text: str) -> Any:
     try:
         return MatchSpec(text, strict=True)
     except InvalidMatchSpecError:
-        return MatchSpec(text, strict=False)
+        try:
+            return MatchSpec(text, strict=False)
+        except InvalidMatchSpecError as error:
+            raise InvalidMatchSpecError(f"{text!r}: {error}") from error
 
 
 def look(payload: Json) -> Any:
@@ -206,13 +209,16 @@ async def _of_urls(packages: Sequence[Sequence[Any]], ask: Sequence[str]) -> lis
 
     async def one(url: str, sha256: str | None) -> Json:
         path = unquote(urlsplit(url).path)
-        if urlsplit(url).scheme == "file":
-            archive = await PackageArchive.from_path(path)
-        else:
-            archive = await PackageArchive.from_url(client, url)
-        content = await archive.read_file("info/index.json")
+        try:
+            if urlsplit(url).scheme == "file":
+                archive = await PackageArchive.from_path(path)
+            else:
+                archive = await PackageArchive.from_url(client, url)
+            content = await archive.read_file("info/index.json")
+        except Exception as error:
+            raise RuntimeError(str(error) if url in str(error) else f"{url}: {error}") from error
         if content is None:
-            raise RuntimeError(f"has no info/index.json: {url}")
+            raise RuntimeError(f"{url}: has no info/index.json")
         base, _, name = url.rpartition("/")
         record = {
             **json.loads(content),

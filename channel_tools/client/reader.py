@@ -20,13 +20,15 @@ from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE, SETTINGS_KE
 from channel_tools.channel.settings import Settings, read_settings
 from channel_tools.channel.stores.memory_store import MemoryStore
 from channel_tools.channel.stores.store import Store
+from channel_tools.client.addresses import declared_by
 from channel_tools.client.configuring.channel_names import is_name, read_names
 from channel_tools.model.arch import Arch
-from channel_tools.model.errors import AccessError, ChannelError
+from channel_tools.model.errors import AccessError, ChannelError, StorageError
 from channel_tools.model.redaction import redact
 
 _CHECK = "check the address given by --channel"
 _SIGNED = re.compile(r"\?(x-id|X-Amz)[^\s)]*")
+_NO_CACHE = re.compile(r"failed to create (?:cache )?(?:directory:? )?[`']([^`']+)")
 _TOKEN = re.compile(r"^(/t/)[^/]+(?=/|$)")
 
 
@@ -77,6 +79,19 @@ class Reader:
         """Is it the URL of a file, or of a label, of this channel?"""
         return (_plain(url) + "/").startswith(_plain(self.url) + "/")
 
+    def refuse_label(self) -> None:
+        """
+        :raises ChannelError: it is a label for a GPU or a ROCm release, and not the channel that has it
+        """
+        channel, _, label = self.url.rpartition("/label/")
+        if channel and declared_by(label):
+            raise ChannelError(
+                "is a label of a channel",
+                where=self.shown,
+                wanted="the channel's own address",
+                fix=f"--channel {self.shown.rpartition('/label/')[0]}: --arch and --rocm choose the label",
+            )
+
     def look(self, labels: Sequence[str] | Literal["all"] = ()) -> Look:
         """Read names, the offer, settings, and what was yanked.
 
@@ -117,7 +132,7 @@ def open_reader(address: str | Path) -> Reader:
 
     :raises ChannelError: neither
     """
-    text = str(address)
+    text = _expanded(str(address))
     if isinstance(address, str) and is_name(text):
         url = read_names().resolve(text)
         if url is not None:
@@ -137,22 +152,41 @@ def open_reader(address: str | Path) -> Reader:
 
     if text.startswith("file:") and not text.startswith("file://"):
         text = text.removeprefix("file:")
-    store = open_store(Path(text).expanduser() if is_name(text) else text)
+    store = open_store(Path(text) if is_name(text) else text)
     if isinstance(store, FolderStore):
         return Reader(store.path.resolve().as_uri(), FolderStore(store.path.absolute()))
     return Reader(store.address, store)
 
 
 def open_dependency(channel: str) -> str:
-    """A channel that comes after ours, as the solver takes it: a URL where one is known."""
+    """A channel that comes after ours, as the solver takes it: a URL where one is known.
+
+    :raises ChannelError: it is in the home folder of somebody who is not known here
+    """
+    channel = _expanded(channel)
     if Path(channel).is_dir() or channel.startswith(("/", "./", "../")):
         return Path(channel).resolve().as_uri()
     return (read_names().resolve(channel) or channel) if is_name(channel) else channel
 
 
-def reading_error(where: str, text: str, fix: str = _CHECK) -> ChannelError | AccessError:
+def _expanded(text: str) -> str:
+    """With the folder that a ``~`` stands for: of ``--channel=~/x`` no shell has put it there."""
+    try:
+        return str(Path(text).expanduser()) if text.startswith("~") else text
+    except RuntimeError as error:
+        raise ChannelError("is in a home folder that is not known here", where=text, fix=_CHECK) from error
+
+
+def reading_error(where: str, text: str, fix: str = _CHECK) -> ChannelError | StorageError:
     """The error of a channel that py-rattler could not read."""
     found = _SIGNED.sub("", redact(text.strip()))
+    if "cache" in text and (folder := _NO_CACHE.search(text)):
+        return StorageError(
+            "the cache of py-rattler cannot be written",
+            where=folder[1],
+            found=found,
+            fix="make it writable, or set XDG_CACHE_HOME to a folder that is, and no RATTLER_CACHE_DIR",
+        )
     file = os.environ.get("RATTLER_AUTH_FILE", "")
     if file and file in text:
         return AccessError(

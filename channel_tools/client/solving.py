@@ -10,13 +10,11 @@ from typing import Any, Literal
 from channel_tools import rattler_process
 from channel_tools.client.reader import Reader, reading_error
 from channel_tools.client.selection import Selection
-from channel_tools.model.errors import ChannelToolsError, DamagedFileError, DependencyError, StorageError
+from channel_tools.model.errors import ChannelToolsError, DependencyError, StorageError
 from channel_tools.model.redaction import redact
 
 Record = Mapping[str, Any]
 Priority = Literal["strict", "flexible"]
-
-_NO_SPACE = ("os error 28", "os error 30", "os error 13", "No space left")
 
 
 def request(
@@ -58,7 +56,8 @@ def solve(
     """Solve, with what the prefix has left as it is where that is possible. Installs nothing.
 
     :param unlocked: names of installed packages that may become newer
-    :returns: the records of the whole environment, each with the ``record`` that :func:`place` takes
+    :returns: the records of the whole environment, each with the ``record`` that
+        :func:`channel_tools.client.placing.place` takes
     :raises DependencyError: no combination satisfies the specs; has the solver's reasons
     :raises ChannelError: a channel cannot be read
     :raises AccessError: a channel wants a credential
@@ -71,32 +70,6 @@ def solve(
     except rattler_process.RattlerCallError as error:
         raise _solve_error(reader, payload, error) from error
     return records
-
-
-def place(prefix: Path, records: Sequence[Record]) -> None:
-    """Make an environment hold exactly the solved records.
-
-    :raises StorageError: it cannot be written
-    :raises ChannelError: a package cannot be read
-    :raises DamagedFileError: a package is another one than its record says
-    """
-    payload = {"records": [record["record"] for record in records], "prefix": str(prefix)}
-    try:
-        rattler_process.call("place", payload)
-    except rattler_process.RattlerCallError as error:
-        text = str(error).strip()
-        if any(sign in text for sign in _NO_SPACE):
-            raise StorageError(
-                f"cannot be written: {redact(text)}", where=prefix, fix="choose another --prefix"
-            ) from error
-        if "hash mismatch" in text:
-            raise DamagedFileError(
-                "a package is not the file that its record says",
-                where=prefix,
-                found=redact(text),
-                fix="nothing of it was installed; ask the channel's operator to run `rocm-channel audit`",
-            ) from error
-        raise reading_error(str(prefix), text) from error
 
 
 def _solve_error(

@@ -15,8 +15,8 @@ from typing import Any
 
 from channel_tools import rattler_process
 from channel_tools.client.host import Host
-from channel_tools.client.install import select
 from channel_tools.client.reader import Look, Reader, open_reader
+from channel_tools.client.selection import select
 from channel_tools.client.solved_checks import check
 from channel_tools.client.solving import request
 from channel_tools.model.arch import lookup

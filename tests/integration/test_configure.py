@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomlkit
@@ -282,6 +283,26 @@ def test_credentials_of_other_lines_do_not_show_in_the_difference(home: Path) ->
     assert "tk-998877aa" in shown.after and "tk-998877aa" not in shown.diff
 
 
+@pytest.mark.parametrize("client", ["conda", "environment"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "channels: [a\n",
+        "channels:\n- !!python/object:os.system x\n",
+        "channels:\n- a\nx: !Mine {y: 1}\n",
+        "channels:\n- a\n---\nchannels:\n- b\n",
+        "channels:\n- a\nchannels:\n- b\n",
+        "channels:\n- *nobody\n",
+    ],
+)
+def test_yaml_that_conda_would_not_read_is_refused(home: Path, client: str, text: str) -> None:
+    file = home / "config.yml"
+    file.write_text(text)
+    with pytest.raises(ChannelToolsError, match="is no YAML"):
+        made(client, file)
+    assert file.read_text() == text
+
+
 def test_pixi_keeps_comments_and_tables(home: Path) -> None:
     (home / "pixi.toml").write_text(PIXI)
     after = made("pixi", check_host=True).after
@@ -297,6 +318,40 @@ def test_pixi_keeps_comments_and_tables(home: Path) -> None:
     assert workspace["platforms"] == [{"platform": "linux-64", "amdgpu": "gfx942"}, "osx-arm64"]
     (home / "pixi.toml").write_text(after)
     assert not made("pixi", check_host=True).changes
+
+
+def taken(workspace: dict[str, Any]) -> list[str]:
+    """Channels in the order in which pixi takes them."""
+    entries = [one if isinstance(one, dict) else {"channel": one} for one in workspace["channels"]]
+    return [one["channel"] for one in sorted(entries, key=lambda one: -one.get("priority", 0))]
+
+
+@pytest.mark.parametrize(
+    ("listed", "rest"),
+    [
+        ('[{ channel = "conda-forge", priority = 2 }]', ["conda-forge"]),
+        ('["a", { channel = "b", priority = 7 }, "conda-forge"]', ["b", "a", "conda-forge"]),
+        (f'["conda-forge", {{ channel = "{URL}", priority = -1 }}]', ["conda-forge"]),
+        (f'["{URL}/{LABEL}", "{URL}", {{ channel = "conda-forge", priority = 1 }}]', ["conda-forge"]),
+        (f'[{{ channel = "{URL}/label/gfx90a", priority = 9 }}, "conda-forge"]', ["conda-forge"]),
+        (f'["{URL}/", {{ channel = "{URL}/{LABEL}", priority = 3 }}, "conda-forge"]', ["conda-forge"]),
+        ('["conda-forge", { channel = "x", priority = -3 }]', ["conda-forge", "x"]),
+    ],
+)
+def test_ours_comes_first_whatever_priorities_pixi_has(home: Path, listed: str, rest: list[str]) -> None:
+    file = home / "pixi.toml"
+    file.write_text(f'[workspace]\nname = "x"\nplatforms = ["linux-64"]\nchannels = {listed}\n')
+    after = made("pixi").after
+    assert taken(tomlkit.parse(after).unwrap()["workspace"]) == [f"{URL}/{LABEL}", URL, *rest]
+    file.write_text(after)
+    assert not made("pixi").changes
+
+
+def test_features_with_channels_of_their_own_are_told(home: Path) -> None:
+    feature = '[feature.cuda]\nchannels = ["nvidia"]\n[feature.plain]\nplatforms = ["linux-64"]\n'
+    (home / "pixi.toml").write_text(PIXI + feature)
+    assert [note for note in made("pixi").notes if "feature" in note and "cuda" in note]
+    assert not [note for note in made("pixi").notes if "plain" in note]
 
 
 def test_pixi_in_pyproject_and_without_a_workspace(home: Path) -> None:

@@ -19,6 +19,7 @@ from channel_tools import rattler_process
 from channel_tools.client.env_check.check import EnvironmentCheck, check_environment
 from channel_tools.client.env_check.findings import KINDS, Finding
 from channel_tools.client.host import Host
+from channel_tools.client.prefix_facts import UNFINISHED
 from channel_tools.model.arch import Arch
 from channel_tools.model.errors import EnvironmentCheckError
 from tests.integration import tiny_packages, tiny_wheels
@@ -463,6 +464,28 @@ def test_a_gpu_package_without_amdgpu_arch(env: Path) -> None:
         (env / file).unlink()
     path.unlink()
     assert "amdgpu-arch for gfx942" in str(found(env, "arch-unguarded").wanted)
+    assert "dependency-missing" not in {one.kind for one in look(env).findings}, "told once"
+
+
+@pytest.mark.parametrize("name", ["rocm-userspace", "helper"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_package_that_others_depend_on_is_gone(env: Path, name: str, quick: bool) -> None:
+    path = record(env, name)
+    for file in json.loads(path.read_text())["files"]:
+        (env / file).unlink()
+    path.unlink()
+    finding = found(env, "dependency-missing", quick=quick)
+    assert finding.package == name and all(file.startswith("conda-meta/") for file in finding.files)
+
+
+def test_a_record_that_cannot_be_read_is_no_missing_dependency(env: Path) -> None:
+    record(env, "helper").write_text("{")
+    assert "dependency-missing" not in {one.kind for one in look(env).findings}
+
+
+def test_an_installation_that_was_broken_off(env: Path) -> None:
+    (env / UNFINISHED).write_text("hip-demo-9-0\namdgpu-arch-9.4.2-gfx942_detected_0\n")
+    assert found(env, "unfinished").found == "not there yet: hip-demo"
 
 
 def test_two_rocm_releases(env: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from channel_tools.channel.folder import FolderChannel
 from channel_tools.client.arch_report import report
-from channel_tools.client.host import Host, detect_archs, detect_host
+from channel_tools.client.host import Host, detect_host
 from channel_tools.client.install import prepare
 from channel_tools.client.reader import Reader, open_reader
 from channel_tools.client.selection import select
@@ -229,8 +229,9 @@ def kfd(root: Path, *versions: int, simds: int = 912) -> RecordedHost:
 def test_hosts_by_the_kernels_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROCM_BOOTSTRAP_FORCE_GFX_ARCH", raising=False)
     many = kfd(tmp_path / "many", *[90010] * 10, 90402)
-    assert [str(arch) for arch in detect_archs(many)] == ["gfx90a (ISA 9.0.10)", "gfx942 (ISA 9.4.2)"]
-    assert detect_archs(kfd(tmp_path / "none")) == ()
+    archs = [str(arch) for arch in detect_host(many).archs]
+    assert archs == ["gfx90a (ISA 9.0.10)", "gfx942 (ISA 9.4.2)"]
+    assert detect_host(kfd(tmp_path / "none")).archs == ()
     host = detect_host(kfd(tmp_path / "one", 90402))
     assert [(gpu.target, gpu.compute_units) for gpu in host.gpus] == [("gfx942", 228)]
 
@@ -242,7 +243,7 @@ def test_a_gpu_that_nobody_knows_is_refused_by_its_number(
     folder: Path, tmp_path: Path, version: int, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ROCM_BOOTSTRAP_FORCE_GFX_ARCH", raising=False)
-    archs = detect_archs(kfd(tmp_path / "host", version))
+    archs = detect_host(kfd(tmp_path / "host", version)).archs
     with pytest.raises(ArchRefusedError, match=target) as error:
         select(open_reader(folder).look().offer, Host(archs, "7.2", None), "ch")
     assert error.value.exit_code == 50

@@ -9,12 +9,15 @@ import pytest
 
 from channel_tools.channel.care.yank import yank
 from channel_tools.channel.folder import FolderChannel
+from channel_tools.client.addresses import declared_by
 from channel_tools.client.host import Host
 from channel_tools.client.install import Prepared, prepare
+from channel_tools.client.locks.environment_yml import read_environment
+from channel_tools.client.pinning.pin import pin
+from channel_tools.client.placing import place
 from channel_tools.client.prefix_facts import read_prefix
 from channel_tools.client.reader import open_reader
 from channel_tools.client.solved_checks import check
-from channel_tools.client.solving import place
 from channel_tools.model.arch import lookup
 from channel_tools.model.errors import (
     ArchRefusedError,
@@ -23,6 +26,7 @@ from channel_tools.model.errors import (
     RocmRefusedError,
     StorageError,
 )
+from tests.integration.pin_channels import environment_yml
 from tests.integration.solve_cases import ISA, STACKS, Scene, index, make_channels, stack
 from tests.integration.tiny_packages import release, tiny_package
 
@@ -194,11 +198,25 @@ def test_a_damaged_record_of_an_environment_is_named(
     assert error.value.where == str(record)
 
 
-def test_a_label_in_the_place_of_the_channel_is_told(made: tuple[Path, Path]) -> None:
-    reader = open_reader(made[0] / "label" / "gfx942-rocm7.2")
-    with pytest.raises(ChannelError, match="has no label") as error:
-        prepare(reader, ["vllm-rocm"], host=host(), arch="gfx942", rocm="7.2")
-    assert "the channel itself" in str(error.value)
+@pytest.mark.parametrize("label", ["gfx942-rocm7.2", "gfx942", "rocm-7.2"])
+@pytest.mark.parametrize("declared", [{}, {"arch": "gfx942", "rocm": "7.2"}])
+def test_a_label_in_the_place_of_the_channel_is_told(
+    made: tuple[Path, Path], label: str, declared: dict[str, str], tmp_path: Path
+) -> None:
+    address = made[0] / "label" / label
+    with pytest.raises(ChannelError, match="is a label of a channel") as error:
+        prepare(open_reader(address), ["vllm-rocm"], host=host(), **declared)
+    assert error.value.fix and f"--channel {made[0]}:" in error.value.fix
+    file = environment_yml(tmp_path / "environment.yml", [str(made[0])])
+    with pytest.raises(ChannelError, match="is a label of a channel"):
+        pin(read_environment(file), host(), channel=str(address), archs=["gfx942"], rocm="7.2")
+
+
+def test_what_a_label_declares() -> None:
+    assert declared_by("gfx942-rocm7.2") == ("gfx942", "7.2")
+    assert declared_by("gfx90a") == ("gfx90a", None) and declared_by("rocm-7.0") == (None, "7.0")
+    for other in ("main", "dev", "gfx942-rocm", "rocm-7", "rocm7.2", ""):
+        assert declared_by(other) is None
 
 
 def test_a_file_of_ours_that_another_index_lists_is_not_ours(made: tuple[Path, Path]) -> None:
@@ -225,6 +243,11 @@ def test_specs_as_conda_writes_them(made: tuple[Path, Path], spec: str) -> None:
     assert builds(found)["vllm-rocm"].startswith("0.26.0 rocm72_gfx942_")
 
 
-def test_a_spec_that_is_none(made: tuple[Path, Path]) -> None:
-    with pytest.raises(DependencyError, match="match spec"):
-        prepare(open_reader(made[0]), ["vllm-rocm[[["], host=host("gfx942"))
+@pytest.mark.parametrize("spec", ["vllm-rocm[[[", "vllm-rocm >>=", "", "=="])
+def test_a_spec_that_is_none_is_named(made: tuple[Path, Path], spec: str, tmp_path: Path) -> None:
+    ours = tmp_path / "internal"
+    shutil.copytree(made[0], ours)
+    (ours / "channel.json").write_text('{"version": 1, "dependency_channels": ["conda-forge"]}')
+    with pytest.raises(DependencyError, match="match spec") as error:
+        prepare(open_reader(ours), ["rocm-canary", spec], host=host("gfx942"))
+    assert f"found: {spec!r}: " in str(error.value) and "None" not in str(error.value)

@@ -18,8 +18,8 @@ from channel_tools.channel.settings import Publisher
 from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.client.install import Prepared, attested, prepare
 from channel_tools.client.locked import Locked, channel_of, prepare_locked, read_locked
+from channel_tools.client.placing import place
 from channel_tools.client.reader import open_reader
-from channel_tools.client.solving import place
 from channel_tools.model.errors import (
     ArchRefusedError,
     AttestationError,

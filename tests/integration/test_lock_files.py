@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,37 @@ def test_one_reader_for_all_formats(pinned: Path) -> None:
         read_lock(folder / "environment.yml")
     found = choose(read_lock_file(pinned / "pixi.lock"), "gfx90a")
     assert (found.arch, found.rocm, found.platform) == ("gfx90a", "7.2", "linux-64-gfx90a")
+
+
+@pytest.mark.parametrize("other", ["zlib-1.2-h0_0.conda", "zlib-1.3-h0_1.conda", "zlib-1.3-h0_0.tar.bz2"])
+def test_two_packages_of_one_name_are_no_environment(pinned: Path, tmp_path: Path, other: str) -> None:
+    text = (pinned / "gfx942-rocm7.2" / "explicit.txt").read_text()
+    (line,) = [one for one in text.splitlines() if "/zlib-" in one]
+    lock = tmp_path / "explicit.txt"
+    lock.write_text(f"{text}{line}\n")
+    assert read_lock(lock) == read_lock(pinned / "gfx942-rocm7.2" / "explicit.txt"), "the same line twice"
+    lock.write_text(f"{text}{line.rpartition('/')[0]}/{other}\n")
+    with pytest.raises(LockError, match="several packages of one name") as error:
+        read_lock(lock)
+    assert other in str(error.value)
+    assert other in {one.file for one in read_lock_file(lock).packages}, "still a list to mirror"
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_of_several_environments_the_one_for_this_host(pinned: Path, arch: str) -> None:
+    lock = read_lock_file(pinned / "pixi.lock")
+    assert choose(lock, here=[arch]).arch == choose(lock, here=["gfx1100", arch]).arch == arch
+    for here in ([], ["gfx1100"], ["gfx90a", "gfx942"]):
+        with pytest.raises(LockError, match="several environments") as error:
+            choose(lock, here=here)
+        assert error.value.fix == "name the GPU with --arch"
+    (one,) = [one for one in lock.environments if one.arch == arch]
+    twice = replace(lock, environments=(one, replace(one, name="other")))
+    with pytest.raises(LockError, match="several environments") as error:
+        choose(twice, arch)
+    assert "--arch" not in str(error.value)
+    with pytest.raises(LockError, match="has no environment"):
+        choose(replace(lock, environments=()))
 
 
 def with_other_system(pinned: Path, folder: Path, platform: str, *, alone: bool = False) -> Path:

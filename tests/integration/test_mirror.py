@@ -18,6 +18,7 @@ from channel_tools.channel.care.audit import audit
 from channel_tools.channel.care.yank import yank
 from channel_tools.channel.care.yanked import read_yanked
 from channel_tools.channel.index.encoding import read_index
+from channel_tools.channel.settings import Settings, read_settings
 from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.channel.stores.opening import open_store
 from channel_tools.channel.transaction.apply import apply
@@ -116,6 +117,27 @@ def test_mirror_is_a_channel_that_agrees_with_itself(world: tuple[Server, Path],
     }
     assert not list((tmp_path / "m").rglob("*.part"))
     assert not (tmp_path / "m" / ".parts").exists()
+
+
+def test_dependency_channels_are_those_of_the_mirror_where_it_has_them(
+    world: tuple[Server, Path], tmp_path: Path
+) -> None:
+    """A line that `rocm-channel arch` prints at the mirror must not lead off the site."""
+    server, pins = world
+    elsewhere = "https://other.example.com/x"
+    settings = Settings(toolchain="conda", dependency_channels=(f"{server.url}/conda-forge/", elsewhere))
+    server.wrong["channel.json"] = settings.to_bytes()
+    to = tmp_path / "m"
+    for locks in ([pins / KEY / "explicit.txt"], [pins / "pixi.lock"]):
+        run(to, *locks)
+        found = read_settings(FolderStore(to / "internal"))
+        assert found is not None
+        assert found.dependency_channels == ((to / "conda-forge").as_uri(), elsewhere)
+        assert found.toolchain == "conda"
+    run(tmp_path / "copied", pins / "pixi.lock", url="https://site.example.com/conda")
+    found = read_settings(FolderStore(tmp_path / "copied" / "internal"))
+    assert found is not None
+    assert found.dependency_channels == ("https://site.example.com/conda/conda-forge", elsewhere)
 
 
 def test_nothing_is_fetched_twice(world: tuple[Server, Path], tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from channel_tools.client.locks.lock_files import read_lock_file
 from channel_tools.client.mirroring import fetch as mirror_fetch
 from channel_tools.client.mirroring.fetch_tasks import OVERLAP, ChangedError, Part
 from channel_tools.client.mirroring.mirror import mirror
-from channel_tools.model.errors import ChannelError, LockError
+from channel_tools.model.errors import ChannelError, LockError, StorageError
 from tests.integration.helpers import rocm_channel
 from tests.integration.mirror_world import KEY, all_of, big, run, site, world  # noqa: F401
 from tests.integration.pin_channels import (
@@ -260,6 +260,30 @@ def test_a_channel_that_is_no_mirror_is_left_alone(
         run(tmp_path / "m", pins / KEY / "explicit.txt")
     assert str(tmp_path / "m" / name) in str(error.value)
     assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
+
+
+def test_a_cache_that_cannot_be_written_does_not_make_a_smaller_mirror(
+    world: tuple[Server, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without indexes, records are made from files, and what chooses GPU and release is missed."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
+    with pytest.raises(StorageError, match="the cache of py-rattler"):
+        run(tmp_path / "m", world[1] / "pixi.lock")
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("name", ["internal", "conda-forge"])
+def test_a_mirror_is_not_put_into_a_channel(
+    world: tuple[Server, Path], site: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    _, pins = world
+    channel = shutil.copytree(site[0] / name, tmp_path / name)
+    (channel / "channel.json").unlink()  # as of a channel of another program
+    before = sorted(channel.rglob("*"))
+    with pytest.raises(ChannelError, match="is a channel already"):
+        run(channel, pins / KEY / "explicit.txt")
+    assert sorted(channel.rglob("*")) == before
 
 
 @pytest.mark.parametrize("folder", ["..", "../x", "/x", "", ".channel", "a/b"])

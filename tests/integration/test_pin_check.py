@@ -107,6 +107,18 @@ def test_check_of_what_is_no_lock(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_another_channel_with_a_file_of_that_name_replaces_nothing(
+    own: tuple[Path, FolderStore, FolderStore],
+) -> None:
+    """The lock has an address and a digest, and what it names is where it was."""
+    file, ours, _ = own
+    pin(file)
+    packages = [tiny_package(file.parent / "more", "zlib", "1.3", "h0_0", files={"lib/z": b"other"})]
+    add(ours, packages)
+    done = rocm_channel("pin", "--check", file.parent / "pinned" / "pixi.lock", **NO_GPU)
+    assert done.returncode == 0 and "replaced" not in done.stdout, done.stdout
+
+
 # -- update
 
 
@@ -147,3 +159,5 @@ def test_update_of_a_pin_with_a_yanked_build(own: tuple[Path, FolderStore, Folde
     for words in (("--update", "nothing"), ("--update", "zlib", "--arch", "gfx90a")):
         done = rocm_channel("pin", file, *words, **NO_GPU)
         assert done.returncode == 52, done.stderr
+        told_what = words[1] if words[1] == "nothing" else words[-1]
+        assert told_what in done.stderr.partition("\n")[0] and "without --update" in done.stderr

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from channel_tools.client.host import Host, detect_rocm, read_release
-from channel_tools.client.install import Offer, select
+from channel_tools.client.reader import Offer
+from channel_tools.client.selection import select
 from channel_tools.model.arch import Arch, lookup
 from channel_tools.model.errors import ArchRefusedError, RocmRefusedError
 

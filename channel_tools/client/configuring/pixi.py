@@ -3,6 +3,10 @@
 pixi takes no names for channels but those below its default host, so channels are addresses. ``amdgpu`` of a
 platform is from pixi 0.82 on (its release notes); the older table ``system-requirements`` is deprecated since
 0.71 and never had it.
+
+Channels are sorted by their ``priority`` (0 where none is given), the higher first, and then as they are
+listed; those of a feature come before the workspace's (``sort_channels_by_priority`` and ``has_features`` in
+pixi's source).
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from channel_tools.client.channel_order import merge_order
+from channel_tools.client.channel_order import is_ours, merge_order
 from channel_tools.model.errors import ChannelToolsError
 
 NEW = """\
@@ -49,6 +53,7 @@ def edit_pixi(
     if not isinstance(listed, list):
         raise ChannelToolsError("channels is no list", where=path)
     notes += _order(listed, channels, url)
+    notes += _of_features(document, path)
     if workspace.get("channel-priority") not in (None, "strict"):
         notes.append(
             f"channel-priority was {workspace['channel-priority']}; strict is what keeps our names ours"
@@ -66,10 +71,12 @@ def edit_pixi(
     return tomlkit.dumps(document), notes
 
 
+def _tables(document: Any, path: Path) -> Any:
+    return document.get("tool", {}).get("pixi") if path.name == "pyproject.toml" else document
+
+
 def _workspace(document: Any, path: Path) -> Any:
-    tables = document
-    if path.name == "pyproject.toml":
-        tables = document.get("tool", {}).get("pixi")
+    tables = _tables(document, path)
     for name in ("workspace", "project"):  # the second is what pixi called it before 0.40
         if tables is not None and isinstance(tables.get(name), dict):
             return tables[name]
@@ -79,15 +86,54 @@ def _workspace(document: Any, path: Path) -> Any:
 
 
 def _order(listed: Any, channels: Sequence[str], url: str) -> list[str]:
-    front, rest, gone = merge_order([_address(one) for one in listed], channels, (url,))
-    was_empty = not listed
+    notes = []
+    own = [position for position, one in enumerate(listed) if is_ours(_address(one).rstrip("/"), (url,))]
+    above = max((_priority(one) for position, one in enumerate(listed) if position not in own), default=0)
+    given = {_priority(listed[position]) for position in own}
+    priority = max([above + 1 if above > 0 else 0, *(given if len(given) == 1 else ())])
+    was_empty, gone = not listed, []
+    if given - {priority}:
+        gone = [entry for position in own if (entry := _address(listed[position])) not in channels]
+        for position in reversed(own):
+            del listed[position]
+    front, rest, more = merge_order([_address(one) for one in listed], channels, (url,))
     for position in reversed(rest):
         del listed[position]
     for position, one in enumerate(front):
-        listed.insert(position, one)
+        listed.insert(position, _entry(one, priority) if is_ours(one, (url,)) else one)
     if was_empty:
         listed.multiline(True)
-    return [f"{one} is no longer in front" for one in gone]
+    if priority and front:
+        notes.append(f"other channels have a priority of up to {above}; ours has {priority}, to be in front")
+    return [*notes, *(f"{one} is no longer in front" for one in (*gone, *more) if "/label/" in one)]
+
+
+def _entry(channel: str, priority: int) -> Any:
+    import tomlkit
+
+    if not priority:
+        return channel
+    table = tomlkit.inline_table()
+    table.update({"channel": channel, "priority": priority})
+    return table
+
+
+def _priority(entry: Any) -> int:
+    value = entry.get("priority") if isinstance(entry, dict) else None
+    return int(value) if isinstance(value, int) else 0
+
+
+def _of_features(document: Any, path: Path) -> list[str]:
+    features = _tables(document, path).get("feature")
+    named = [
+        str(name)
+        for name, one in (features.items() if isinstance(features, dict) else ())
+        if isinstance(one, dict) and one.get("channels")
+    ]
+    return [
+        f"the feature {name} has channels of its own, which come before these: put ours in front there, too"
+        for name in named
+    ]
 
 
 def _address(entry: Any) -> str:

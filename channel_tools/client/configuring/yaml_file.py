@@ -131,6 +131,7 @@ def _load(before: str | None, path: Path) -> tuple[Any, Any]:
     if re.match(r"---\s*$", before or "", re.MULTILINE):
         yaml.explicit_start = True
     try:
+        _plain(before or "")  # also refuses tags that only other programs understand
         data = yaml.load(before or "")
     except YAMLError as error:
         raise ChannelToolsError(

@@ -47,25 +47,6 @@ def wanted(prefix: Path, host: Host, arch: str | None, rocm: str | None) -> Want
     )
 
 
-def two_records(prefix: Prefix) -> Iterator[Finding]:
-    """Two packages of one name: an install that was broken off, or a record that was copied."""
-    for name in dict.fromkeys(one.name for one in prefix.records):
-        same = [one for one in prefix.records if one.name == name]
-        if len(same) > 1:
-            tied = "; what is installed may be for two GPU archs" if name == ARCH_PACKAGE else ""
-            yield Finding(
-                "two-records",
-                f"{len(same)} packages called {name} are recorded as installed{tied}",
-                same[0].info,
-                found=", ".join(str(one) for one in same),
-                wanted="one",
-                fix="make the environment anew; to repair it, remove the record whose files are not there "
-                "and reinstall the other",
-                package=name,
-                files=tuple(one.info for one in same),
-            )
-
-
 def arch_findings(prefix: Prefix, packages: Sequence[Package], want: Wanted) -> Iterator[Finding]:
     """Of packages that name an arch."""
     by_arch: dict[str, list[Package]] = {}

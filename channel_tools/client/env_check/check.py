@@ -15,7 +15,6 @@ from channel_tools.client.env_check.arch import (
     Wanted,
     arch_findings,
     rocm_findings,
-    two_records,
     wanted,
 )
 from channel_tools.client.env_check.code import code_findings
@@ -31,6 +30,7 @@ from channel_tools.client.env_check.python import (
     shadows,
     two_distributions,
 )
+from channel_tools.client.env_check.records import missing_dependencies, two_records, unfinished
 from channel_tools.client.host import Host
 from channel_tools.model.errors import EnvironmentCheckError
 
@@ -128,8 +128,10 @@ def check_environment(
     damaged = file_findings(prefix, looked, (*prefix.records, *others), excused)
     changed = {file for finding in damaged for file in finding.files}
     findings = (
+        *unfinished(prefix),
         *prefix.faults,
         *two_records(prefix),
+        *missing_dependencies(prefix),
         *arch_findings(prefix, ours, want),
         *rocm_findings(ours, want),
         *over,

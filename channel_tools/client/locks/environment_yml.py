@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
+from channel_tools.client.addresses import declared_by
 from channel_tools.client.locks.lock_files import LockedEnvironment, LockedPackage
 from channel_tools.client.locks.yaml_text import dump, load_mapping
 from channel_tools.client.solving import Record
@@ -29,7 +30,6 @@ _SELECTOR = re.compile(r"sel\((unix|linux|osx|win)\)")
 _PIN = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)={1,2}(?P<version>[^\s=]+)=(?P<build>[^\s=]+)")
 _BESIDE = re.compile(r"\s*(?:(?:-[rce]|--(?:requirement|constraint|editable))(?:[\s=]|\b)|\.{1,2}(?:/|$)|/)")
 _LABEL = re.compile(r"^(?P<channel>.+)/label/(?P<label>[^/]+)/?$")
-_BOTH = re.compile(r"^(?P<arch>gfx[0-9a-f]+)(?:-rocm(?P<rocm>\d+\.\d+))?$|^rocm-(?P<alone>\d+\.\d+)$")
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _wanted(path: Path, data: Mapping[str, Any]) -> Wanted:
 def _with_label(wanted: Wanted) -> Wanted:
     """With what the label of a channel declares; the label goes, as pinning puts it there anew."""
     labels = [
-        match for one in wanted.channels if (match := _LABEL.fullmatch(one)) and _BOTH.match(match["label"])
+        match for one in wanted.channels if (match := _LABEL.fullmatch(one)) and declared_by(match["label"])
     ]
     if not labels:
         return wanted
@@ -216,9 +216,9 @@ def _with_label(wanted: Wanted) -> Wanted:
             where=wanted.path,
             found=", ".join(redact(match[0]) for match in labels),
         )
-    declared = [_BOTH.fullmatch(match["label"]) for match in labels]
-    archs = {one["arch"] for one in declared if one and one["arch"]}
-    releases = {one["rocm"] or one["alone"] for one in declared if one and (one["rocm"] or one["alone"])}
+    declared = [declared_by(match["label"]) or (None, None) for match in labels]
+    archs = {arch for arch, _ in declared if arch}
+    releases = {rocm for _, rocm in declared if rocm}
     if len(archs) > 1 or len(releases) > 1:
         raise LockError(
             "declares several GPUs or ROCm releases",

@@ -15,7 +15,8 @@ differ from their address are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -139,36 +140,62 @@ def read_lock_file(path: Path) -> Lock:
         ) from error
 
 
-def read_lock(path: Path, arch: str | None = None) -> list[tuple[str, str | None]]:
+def read_lock(
+    path: Path, arch: str | None = None, here: Collection[str] = ()
+) -> list[tuple[str, str | None]]:
     """URL and sha256 of each package of one environment.
 
     :param arch: GPU target, where the file has environments of several
-    :raises LockError: as :func:`read_lock_file`; no such environment, or several; it has no URLs
+    :param here: GPU targets of this host, by which it is chosen where no arch is given
+    :raises LockError: as :func:`read_lock_file`; no such environment, or several; it has no URLs, or two
+        packages of one name
     """
-    environment = choose(read_lock_file(path), arch)
-    return [(_url(path, one), one.sha256) for one in environment.packages]
+    packages = tuple(dict.fromkeys(choose(read_lock_file(path), arch, here).packages))
+    counts = Counter(one.name for one in packages)
+    if twice := [redact(one.url or one.file) for one in packages if counts[one.name] > 1]:
+        raise LockError(
+            "names several packages of one name, and an environment holds one",
+            where=path,
+            found=", ".join(twice),
+            fix="pin it again; for a list of files to mirror, use `rocm-channel mirror`",
+        )
+    return [(_url(path, one), one.sha256) for one in packages]
 
 
-def choose(lock: Lock, arch: str | None = None) -> LockedEnvironment:
-    """The environment for a GPU target; the only one for None. Those of other systems do not count.
+def choose(lock: Lock, arch: str | None = None, here: Collection[str] = ()) -> LockedEnvironment:
+    """The environment for a GPU target. Those of other systems do not count.
 
+    :param arch: None: the only one, or of several the only one for a GPU of this host
+    :param here: GPU targets of this host
     :raises LockError: there is none, or several
     """
-    here = [one for one in lock.environments if not one.is_of_other_system]
-    fitting = [one for one in here if arch is None or one.arch in (None, arch)]
-    exact = [one for one in fitting if one.arch == arch] if arch else []
-    found = exact or fitting
+    fitting = [one for one in usable(lock) if arch is None or one.arch in (None, arch)]
+    exact = [one for one in fitting if one.arch in ((arch,) if arch else here)]
+    found = fitting if len(fitting) == 1 else exact or fitting
     if len(found) == 1:
         return found[0]
-    if not here:
-        raise LockError("is for another system", where=lock.path, found=_titles(lock), wanted="linux-64")
     raise LockError(
         "has no environment for that GPU" if not found else "has several environments",
         where=lock.path,
         found=_titles(lock),
         wanted=arch or "one",
-        fix="name the GPU with --arch",
+        fix="name the GPU with --arch"
+        if len({one.arch for one in found}) != 1
+        else "use the file of a single environment, as the explicit.txt that `rocm-channel pin` wrote",
     )
+
+
+def usable(lock: Lock) -> list[LockedEnvironment]:
+    """The environments for linux-64.
+
+    :raises LockError: there is none
+    """
+    if not lock.environments:
+        raise LockError("has no environment", where=lock.path)
+    found = [one for one in lock.environments if not one.is_of_other_system]
+    if not found:
+        raise LockError("is for another system", where=lock.path, found=_titles(lock), wanted="linux-64")
+    return found
 
 
 def _titles(lock: Lock) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from channel_tools.channel.attestations.sidecar import sigs_additions
 from channel_tools.channel.care.yanked import Yanked, read_yanked
 from channel_tools.channel.index.encoding import read_all, read_index
 from channel_tools.channel.layout import SETTINGS_KEY, SUBDIRS, YANKED_KEY, label_prefix
+from channel_tools.channel.settings import Settings
 from channel_tools.channel.stores.content import other_content
 from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.channel.stores.opening import open_store
@@ -26,7 +27,16 @@ from channel_tools.channel.transaction.change import Addition, Change, Record, R
 from channel_tools.channel.who import publisher
 from channel_tools.client.locks.lock_files import Lock
 from channel_tools.client.mirroring.fetch import Brought, Fault, Progress, bring
-from channel_tools.client.mirroring.plan import LOCKS, MANIFEST, Plan, Source, Wanted, plan_mirror, read_known
+from channel_tools.client.mirroring.plan import (
+    LOCKS,
+    MANIFEST,
+    Plan,
+    Source,
+    Wanted,
+    bases,
+    plan_mirror,
+    read_known,
+)
 from channel_tools.client.mirroring.rewrite import rewritten
 from channel_tools.model import environment
 from channel_tools.model.errors import ChannelError
@@ -82,13 +92,14 @@ def mirror(
     root = open_store(to)
     at = (url or _address(root)).rstrip("/")
     known = read_known(root)
+    _refuse_others(root)
     plan = plan_mirror(locks, known)
     for source in plan.sources:
         if source.folder not in known.values():
             _refuse_others(open_store(f"{to.rstrip('/')}/{source.folder}"))
     texts = rewritten(locks, plan, at)
+    channels = {**known, **{one.url: one.folder for one in plan.sources}}
     if not dry_run:  # first: a later run must find the same folders, however this one ends
-        channels = {**known, **{one.url: one.folder for one in plan.sources}}
         manifest = {"version": 1, "address": at, "channels": dict(sorted(channels.items()))}
         _write(root, MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
     parts = _parts(root)
@@ -113,7 +124,7 @@ def mirror(
                     (fetched if one.fetched else present).append(one.wanted)
         finally:
             # Also when interrupted: what has arrived is of use without the rest.
-            _index(store, source, brought, say)
+            _index(store, source, _moved(source.settings, channels, at), brought, say)
     if not dry_run and not faults:
         for name, text in texts.items():
             _write(root, f"{LOCKS}/{name}", text.encode())
@@ -151,6 +162,7 @@ def _refuse_others(store: Store) -> None:
             "is a channel already, and none of this mirror",
             where=store.address,
             found=f"no {MANIFEST} above it that names it",
+            wanted="a folder or prefix for several channels, with one folder each",
             fix="choose another --to",
         )
 
@@ -173,7 +185,23 @@ def _split(store: Store, source: Source) -> tuple[list[Wanted], list[Wanted]]:
     return here, missing
 
 
-def _index(store: Store, source: Source, brought: Sequence[Brought], say: Callable[[str], None]) -> None:
+def _moved(settings: Settings, folders: Mapping[str, str], at: str) -> Settings:
+    """The settings with the mirror's own channels as those of dependencies, where it has them."""
+    names = settings.dependency_channels
+    there = tuple(
+        f"{at}/{folders[base]}" if base in folders else name
+        for name, base in zip(names, bases(names) if names else (), strict=True)
+    )
+    return settings.model_copy(update={"dependency_channels": there})
+
+
+def _index(
+    store: Store,
+    source: Source,
+    settings: Settings,
+    brought: Sequence[Brought],
+    say: Callable[[str], None],
+) -> None:
     """One transaction: records, attestations, settings and yanked builds; an empty channel where none is."""
 
     def plan(view: Store) -> Change:
@@ -197,9 +225,8 @@ def _index(store: Store, source: Source, brought: Sequence[Brought], say: Callab
                 subdirs[key][one.place.file] = found.record
         if yanked.entries != read_yanked(view).entries:
             replacements[YANKED_KEY] = Replacement(yanked.to_bytes(), NO_CACHE)
-        settings = source.settings.to_bytes()
-        if view.read(SETTINGS_KEY) != settings:
-            replacements[SETTINGS_KEY] = Replacement(settings, NO_CACHE)
+        if view.read(SETTINGS_KEY) != settings.to_bytes():
+            replacements[SETTINGS_KEY] = Replacement(settings.to_bytes(), NO_CACHE)
         changes = {}
         for key, records in subdirs.items():
             listed = {*records, *read_index(view, key).records}

@@ -25,7 +25,7 @@ from channel_tools.client.mirroring.selectors import labels_for, selectors
 from channel_tools.client.pinning.update import all_records
 from channel_tools.client.reader import open_dependency, open_reader
 from channel_tools.client.solving import Record
-from channel_tools.model.errors import ChannelToolsError, LockError
+from channel_tools.model.errors import AccessError, ChannelToolsError, LockError, StorageError
 from channel_tools.model.redaction import redact
 
 MANIFEST = "mirror.json"
@@ -171,12 +171,17 @@ def _listed(locks: Iterable[Lock]) -> dict[str, set[str]]:
     """Channels that locks list, by URL, with the names that they have for them."""
     written = {one for lock in locks for environment in lock.environments for one in environment.channels}
     order = sorted(written)
-    answers = [open_dependency(one).rstrip("/") for one in order]
-    if not all("://" in one for one in answers):
-        answers = rattler_process.call("bases", {"channels": answers})
     found: dict[str, set[str]] = {}
-    for name, base in zip(order, answers, strict=True):
+    for name, base in zip(order, bases(order), strict=True):
         found.setdefault(base, set()).add(name)
+    return found
+
+
+def bases(channels: Sequence[str]) -> list[str]:
+    """URLs of channels, without a final ``/``, as clients of this host take them."""
+    found = [open_dependency(one).rstrip("/") for one in channels]
+    if not all("://" in one for one in found):
+        found = rattler_process.call("bases", {"channels": found})
     return found
 
 
@@ -217,6 +222,8 @@ def _own_words(url: str) -> tuple[Settings, Yanked, str | None]:
     try:
         look = open_reader(url).look()
     except ChannelToolsError as error:
+        if isinstance(error, StorageError) and not isinstance(error, AccessError):
+            raise  # a fault of this host, not of the channel
         note = f"{redact(url)}: its index cannot be read, so records are made from files: {error.what}"
         return Settings(), Yanked(), note
     settings = read_settings(look.files) or Settings()

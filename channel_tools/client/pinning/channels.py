@@ -55,6 +55,7 @@ def read_channels(wanted: Wanted, given: str | None) -> tuple[Channels, list[str
             raise LockError("names no channel", where=wanted.path, fix="name it there, or with --channel")
         own = listed[0]
     reader = open_reader(given or own)
+    reader.refuse_label()
     if given is not None and own != given:
         notes.append(f"{reader.shown} takes the place of {redact(own)}")
     position = listed.index(own)

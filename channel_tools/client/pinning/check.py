@@ -15,13 +15,13 @@ from channel_tools import rattler_process
 from channel_tools.channel.care.yanked import yanked_notes
 from channel_tools.channel.layout import ARCH_PACKAGE
 from channel_tools.client.host import Host, isa_of
-from channel_tools.client.locks.lock_files import Lock, LockedEnvironment, LockedPackage
+from channel_tools.client.locks.lock_files import Lock, LockedEnvironment, LockedPackage, usable
 from channel_tools.client.pinning.pin import BASE
 from channel_tools.client.pinning.update import all_records, the_same
 from channel_tools.client.reader import open_dependency, open_reader, reading_error
 from channel_tools.client.solved_checks import arch_of, rocm_of
 from channel_tools.client.solving import Record, host_packages
-from channel_tools.model.errors import ChannelToolsError, LockError
+from channel_tools.model.errors import ChannelToolsError
 from channel_tools.model.redaction import redact
 
 State = Literal["ok", "yanked", "replaced", "missing"]
@@ -84,12 +84,8 @@ def check_locks(locks: Sequence[Lock], host: Host) -> list[Checked]:
     asked = _Asked({}, {}, [one for one in host_packages() if one[0] in BASE])
     found = []
     for lock in locks:
+        here = usable(lock)
         others = [one.title for one in lock.environments if one.is_of_other_system]
-        here = [one for one in lock.environments if not one.is_of_other_system]
-        if not here:
-            raise LockError(
-                "is for another system", where=lock.path, found=", ".join(others), wanted="linux-64"
-            )
         notes = [f"for another system, and not looked at: {', '.join(others)}"] if others else []
         found += [_checked(lock, one, host, asked, notes) for one in here]
     return found
@@ -153,6 +149,7 @@ def _state(
     package: LockedPackage, offered: Sequence[Sequence[Record]], environment: LockedEnvironment
 ) -> PackageState:
     place = package.place
+    replaced = None
     for records in offered:
         here = [one for one in records if one["name"] == package.name]
         if place is not None:
@@ -161,11 +158,10 @@ def _state(
         if record is not None:
             return PackageState(package, "ok", "", _newer(record, here, environment))
         for other in here:
-            if unquote(other["url"].rpartition("/")[2]) == package.file:
-                return PackageState(
-                    package, "replaced", f"sha256 {other['sha256']} in the place of {package.sha256}"
-                )
-    return PackageState(package, "missing")
+            if replaced is None and unquote(other["url"].rpartition("/")[2]) == package.file:
+                detail = f"sha256 {other['sha256']} in the place of {package.sha256}"
+                replaced = PackageState(package, "replaced", detail)
+    return replaced or PackageState(package, "missing")
 
 
 def _newer(record: Record, here: Sequence[Record], environment: LockedEnvironment) -> tuple[str, str] | None:

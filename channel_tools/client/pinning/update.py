@@ -46,7 +46,11 @@ def updated(
     names = {one.name for one in before}
     unknown = sorted(set(locked.update) - names)
     if unknown:
-        raise LockError("is not in the pin, so it cannot be moved", found=", ".join(unknown))
+        raise LockError(
+            f"{', '.join(unknown)}: not in the pin for {arch.target}, so it cannot be moved",
+            wanted="a package of the pin",
+            fix="to add one, name it in the environment.yml and pin again, without --update",
+        )
     offered = on_offer(asked["channels"], sorted(names))
     current = [record for one in before if (record := the_same(one, offered.get(one.name, ()))) is not None]
     gone = [one for one in before if the_same(one, offered.get(one.name, ())) is None]
