@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from channel_tools.channel.care.upkeep import read_state
+from channel_tools.channel.addresses import check_no_credential, consumer_url
+from channel_tools.channel.care.upkeep import read_state, require_channel
+from channel_tools.channel.index.encoding import read_all
+from channel_tools.channel.index.texts import problem_of
 from channel_tools.channel.layout import PAGE_KEY, RELEASES, SETTINGS_KEY, SUBDIRS, YANKED_KEY
-from channel_tools.channel.publishing.placing import empty_channel
+from channel_tools.channel.publishing.placing import empty_channel, with_toolchain
 from channel_tools.channel.settings import Settings, read_settings
 from channel_tools.channel.stores.content import reading_errors
 from channel_tools.channel.stores.folder_store import FolderStore
 from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import apply
 from channel_tools.channel.transaction.change import Change, Replacement
-from channel_tools.model.errors import ChannelError
+from channel_tools.model.errors import ChannelError, DamagedFileError
+from channel_tools.model.package import Package, read_package
 from channel_tools.model.redaction import redact
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_PARTS = frozenset(
-    (*SUBDIRS, "label", "records", *(key.partition("/")[0] for key in (RELEASES, PAGE_KEY, YANKED_KEY)))
-) | {"lost+found"}
+_PARTS = frozenset(key.partition("/")[0] for key in (*SUBDIRS, RELEASES, PAGE_KEY, YANKED_KEY)) | {
+    *("label", "records", "wheels", "lost+found")
+}
 """Names at the top of a channel."""
 
 
@@ -41,16 +45,21 @@ def init_channel(
 
     :param given: fields of :class:`Settings`
     :returns: the settings, and whether anything was written
-    :raises ChannelError: a setting that is none, or a channel with other settings, or other files, are there
+    :raises ChannelError: a setting that is none; a channel with other settings, builds of another toolchain,
+        or other files, are there; or no channel is, and one is to be changed
     :raises StorageError: the store cannot be written
     """
     made: list[Settings] = []
     _check_name(store, given.get("name"))
+    if change:
+        require_channel(store)
     _check_empty(store)
+    _settings(store, given)  # before the lease makes a folder
 
     def plan(view: Store) -> Change:
         present = read_settings(view)
-        made.append(_settings(store, {**(present.model_dump() if present else {}), **given}))
+        settings = _settings(store, {**(present.model_dump() if present else {}), **given})
+        made.append(with_toolchain(store, settings, _with_known_toolchain(store, view)))
         if present is None:
             empty = empty_channel(made[-1])
             state = read_state(_laid_over(view, empty))
@@ -66,11 +75,26 @@ def init_channel(
                 fix="give --change to change them",
             )
         state = read_state(_laid_over(view, empty_channel(made[-1])))
-        settings = {SETTINGS_KEY: Replacement(made[-1].to_bytes(), NO_CACHE)}
-        return Change("init", replacements={**settings, **state.page(view, {})})
+        replaced = {SETTINGS_KEY: Replacement(made[-1].to_bytes(), NO_CACHE)}
+        return Change("init", replacements={**replaced, **state.page(view, {})})
 
     applied = apply(store, who=who, plan=plan, say=say)
     return made[-1], applied.changed
+
+
+def _with_known_toolchain(store: Store, view: Store) -> list[Package]:
+    """A package of the channel that says what it was built with; none where none does.
+
+    Builds against a host's own tools are in folders alone, so other stores are not looked at.
+    """
+    if isinstance(store, FolderStore):
+        for key, index in read_all(view).items():
+            for name in (*index.records, *sorted(index.removed)):
+                with suppress(DamagedFileError, OSError):
+                    package = read_package(store.path / key / name)
+                    if package.toolchain is not None:
+                        return [package]
+    return []
 
 
 def _laid_over(view: Store, change: Change) -> Store:
@@ -80,33 +104,15 @@ def _laid_over(view: Store, change: Change) -> Store:
 
 
 def _settings(store: Store, values: Mapping[str, Any]) -> Settings:
-    url = values.get("url")
-    if url is not None:
-        if not _is_address(url):
-            raise ChannelError(
-                "has no usable address for consumers",
-                where=store.address,
-                found=redact(url),
-                wanted="https://host/channel, without credentials",
-                fix="see --url",
-            )
-        values = {**values, "url": url.rstrip("/")}
-    for channel in (url, *(values.get("dependency_channels") or ())):
-        if channel is not None and redact(channel, {}) != channel:
-            raise ChannelError(
-                "has a credential in the address of a channel, which everybody could read",
-                where=store.address,
-                found=redact(channel),
-                fix="leave it out; docs/access.md says where each client takes its credentials from",
-            )
+    if values.get("url") is not None:
+        values = {**values, "url": consumer_url(values["url"], store.address)}
+    for channel in values.get("dependency_channels") or ():
+        check_no_credential(channel, store.address)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        problem = error.errors()[0]
         raise ChannelError(
-            "cannot have these settings",
-            where=store.address,
-            found=f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}",
+            "cannot have these settings", where=store.address, found=problem_of(error)
         ) from error
     if settings.toolchain == "host" and not isinstance(store, FolderStore):
         raise ChannelError(
@@ -116,21 +122,6 @@ def _settings(store: Store, values: Mapping[str, Any]) -> Settings:
             fix="choose a folder, or leave --toolchain host out",
         )
     return settings
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    if parts.scheme == "file":
-        return not parts.query and "@" not in parts.netloc
-    return (
-        parts.scheme in ("http", "https", "s3")
-        and bool(parts.netloc)
-        and "@" not in parts.netloc
-        and not parts.query
-    )
 
 
 def _check_name(store: Store, name: str | None) -> None:

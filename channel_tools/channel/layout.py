@@ -14,6 +14,7 @@ Beside that::
     releases/<id>.json    one manifest a release, never changed
     records/<file>.json   build records, of channels that `rocm-channel build` fills
     index.html            the channel page
+    wheels/               a wheel index, where one was put beside the packages
     .channel/             lease, journal and what a transaction keeps to undo it; no client reads it
 
 Routing is by build string: a declared build in the main channel would give every client every arch.
@@ -64,9 +65,13 @@ def label_of(key: str) -> str | None:
     return parts[1] if parts[0] == "label" and len(parts) > 2 else None
 
 
+def is_subdir(key: str) -> bool:
+    """Is it the key of a subdir of the channel or of a label, not of something else that lies in there?"""
+    parts = key.split("/")
+    return (parts[2:] if parts[0] == "label" else parts) in ([subdir] for subdir in SUBDIRS)
+
+
 def is_package(key: str) -> bool:
     """Is it the key of a package, in a subdir of the channel or of a label?"""
-    parts = key.split("/")
-    if parts[0] == "label":
-        parts = parts[2:]
-    return len(parts) == 2 and parts[0] in SUBDIRS and parts[1].endswith(SUFFIXES)
+    subdir, _, name = key.rpartition("/")
+    return name.endswith(SUFFIXES) and is_subdir(subdir)

@@ -11,9 +11,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from channel_tools.channel.index.texts import problem_of
 from channel_tools.channel.layout import RELEASES
 from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
+
+_SHOWN = 8
+"""Releases that a message names."""
 
 
 class ReleaseFile(BaseModel):
@@ -83,9 +87,13 @@ def read_release(store: Store, release_id: str) -> Release:
     key = release_key(release_id)
     content = store.read(key)
     if content is None:
-        known = ", ".join(release.id for release in read_releases(store)) or "none"
+        known = [stat.key.removeprefix(RELEASES).removesuffix(".json") for stat in store.list(RELEASES)]
+        older = f", and {len(known) - _SHOWN} older" if len(known) > _SHOWN else ""
         raise ChannelError(
-            f"has no release {release_id}", where=store.address, found=known, fix="name one of those"
+            f"has no release {release_id or 'without a name'}",
+            where=store.address,
+            found=(", ".join(known[-_SHOWN:]) or "none") + older,
+            fix="name one of those" if known else "publish one first",
         )
     return _parse(store, key, content)
 
@@ -106,7 +114,12 @@ def _parse(store: Store, key: str, content: bytes) -> Release:
     try:
         release = Release.model_validate_json(content)
     except ValidationError as error:
-        raise ChannelError("is no release manifest of this format", where=where, found=str(error)) from error
+        raise ChannelError(
+            "is no release manifest of this format",
+            where=where,
+            found=problem_of(error),
+            fix="restore it from a backup",
+        ) from error
     if release.key != key:
         raise ChannelError(
             "is the manifest of another release",

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from channel_tools.channel.index.texts import problem_of
 from channel_tools.channel.layout import SETTINGS_KEY
 from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
@@ -55,5 +56,8 @@ def read_settings(store: Store) -> Settings | None:
         return Settings.model_validate_json(content)
     except ValidationError as error:
         raise ChannelError(
-            "cannot be read", where=f"{store.address}/{SETTINGS_KEY}", found=str(error)
+            "is no channel.json of this format",
+            where=f"{store.address}/{SETTINGS_KEY}",
+            found=problem_of(error),
+            fix="restore it from a backup, or remove it and say all of it again: `rocm-channel channel init`",
         ) from error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from channel_tools.channel.layout import SUFFIXES
 from channel_tools.cli import options
 
 app = typer.Typer(
@@ -20,6 +22,12 @@ ChannelUrl = Annotated[
     str, typer.Option("--channel", help="URL of the channel, as consumers name it; a label's with the label.")
 ]
 Packages = Annotated[list[Path], typer.Argument(help="Package files.", exists=True, dir_okay=False)]
+
+
+def _check_packages(packages: list[Path]) -> None:
+    for package in packages:
+        if not package.name.endswith(SUFFIXES):
+            raise typer.BadParameter(f"{package} is no {' or '.join(SUFFIXES)} file", param_hint="PACKAGES")
 
 
 @app.command("verify")
@@ -38,13 +46,16 @@ def verify(
 
     Exit code 0: each file was signed by such an identity for this channel; 43: one was not.
     """
+    from channel_tools.channel.addresses import consumer_url
     from channel_tools.channel.attestations.check import check_all, question_of_file
     from channel_tools.channel.attestations.outcome import demand
     from channel_tools.channel.attestations.policy import Policy
     from channel_tools.channel.settings import Publisher
 
+    _check_packages(packages)
     if len(identity) != len(issuer):
         raise typer.BadParameter("one for each --identity", param_hint="--issuer")
+    channel = consumer_url(channel, "the channel", "--channel")
     publishers = [Publisher(identity=i, issuer=u) for i, u in zip(identity, issuer, strict=True)]
     policy = Policy.of(None, trusted_root, "require", publishers)
     outcomes = check_all([question_of_file(package, channel) for package in packages], policy)
@@ -74,14 +85,20 @@ def create(
 
     `publish` and `promote` do that themselves; this is for files that go to a server by other ways.
     """
+    from channel_tools.channel.addresses import consumer_url
     from channel_tools.channel.attestations.making import sign, statement
     from channel_tools.channel.attestations.sidecar import add_to_file
     from channel_tools.channel.attestations.signer import Signer
     from channel_tools.model.package import sha256
 
+    _check_packages(packages)
+    channel = consumer_url(channel, "the channel", "--channel")
     if dry_run:
-        for package in packages:
-            typer.echo(statement(package.name, sha256(package), channel).decode())
+        statements = [statement(package.name, sha256(package), channel).decode() for package in packages]
+        if json_:
+            options.print_json({"version": 1, "statements": [json.loads(text) for text in statements]})
+        for text in () if json_ else statements:
+            typer.echo(text)
         return
     signer = Signer(trust_config)
     files = []

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from channel_tools.cli import options
-from channel_tools.cli.care import Address
+from channel_tools.cli.care import Address, tell
 
 
 def diff(
@@ -27,6 +27,8 @@ def diff(
 
     a, b = open_store(channel_a), open_store(channel_b)
     found = compare(a, b, arch)
+    if arch is not None and arch not in found.by_arch():
+        tell(f"note: neither channel has a package for {arch}")
     if json_:
         options.print_json({"version": 1, "a": a.address, "b": b.address, **found.to_json()})
         return

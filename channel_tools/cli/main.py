@@ -164,7 +164,7 @@ def main() -> None:
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except (KeyboardInterrupt, typer.Abort):
-        typer.echo("interrupted: what ran was ended, and no half file is left", err=True)
+        typer.echo("interrupted: what ran was ended", err=True)
         sys.exit(INTERRUPTED)
     except ChannelToolsError as error:
         from channel_tools.model.redaction import redact

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from channel_tools.cli import options
 from channel_tools.cli.attesting import attester
 from channel_tools.cli.care import tell_solves
-
-if TYPE_CHECKING:
-    pass
 
 
 def promote(

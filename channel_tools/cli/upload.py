@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.channel.layout import label_of
+from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE, label_of
 from channel_tools.cli import options
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def _labels(sent: Sequence[Upload]) -> list[str | None]:
 
 
 def _package(sent: Sequence[Upload]) -> str:
-    """What the commands install: the top of the stack, if it was sent."""
-    names = sorted(item.name.rsplit("-", 2)[0] for item in sent if label_of(item.key) is None)
-    return "vllm-rocm" if "vllm-rocm" in names or not names else names[0]
+    """What the commands install: the top of the stack, if it was sent, but nothing that only selects."""
+    from channel_tools.channel.page.commands import top_package
+
+    names = {item.name.rsplit("-", 2)[0] for item in sent if label_of(item.key) is None}
+    return top_package(names - {ARCH_PACKAGE, ROCM_PACKAGE} or names or {"vllm-rocm"})

@@ -15,7 +15,6 @@ import pytest
 
 from channel_tools import rattler_process
 from channel_tools.channel.attestations.check import (
-    check,
     check_solved,
     check_store,
 )
@@ -141,15 +140,18 @@ def test_a_channel_as_audit_sees_it(channel: Path, policy: Policy) -> None:
         check_store(store, records, "", policy)
 
 
-def test_one_record_by_itself(channel: Path, instance: PrivateSigstore, tmp_path: Path) -> None:
+def test_a_record_of_other_bytes_is_told_among_sound_ones(
+    channel: Path, instance: PrivateSigstore, tmp_path: Path
+) -> None:
     settings = Settings(url=CHANNEL, attestations="require", publishers=(PUBLISHER,))
     root = tmp_path / "trusted_root.json"
     root.write_text(json.dumps(instance.trusted_root()))
-    key, record = next(item for item in _records(channel).items() if item[0].startswith("linux-64/"))
-    sigs = (channel / alias_key(key)).read_bytes()
-    assert check(key, record, sigs, settings, root, "require").verified
-    changed = record | {"sha256": OTHER}
-    assert check(key, changed, sigs, settings, root, "require").verdict is Verdict.CHANGED
+    policy, records = Policy.of(settings, root), _records(channel)
+    changed = next(key for key in records if key.startswith("linux-64/"))
+    records[changed]["sha256"] = OTHER
+    outcomes, _ = check_store(FolderStore(channel), records, CHANNEL, policy)
+    for key, outcome in zip(sorted(records), outcomes, strict=True):
+        assert outcome.verdict is (Verdict.CHANGED if key == changed else Verdict.VERIFIED)
 
 
 @pytest.mark.parametrize("by", ["folder", "server"])

@@ -19,7 +19,8 @@ from channel_tools.channel.care.audit import audit
 from channel_tools.channel.care.compare import compare
 from channel_tools.channel.care.prune import plan_prune, prune
 from channel_tools.channel.care.upkeep import read_state
-from channel_tools.channel.care.yank import Yanked, plan_yank, read_yanked, unyank, yank, yanked_notes
+from channel_tools.channel.care.yank import plan_yank, unyank, yank
+from channel_tools.channel.care.yanked import Yanked, read_yanked, yanked_notes
 from channel_tools.channel.init import init_channel
 from channel_tools.channel.layout import JOURNAL_KEY, LEASE_KEY, is_package
 from channel_tools.channel.publishing.promote import Promotion, promote, rehearse

@@ -17,7 +17,8 @@ from typing import Any
 from channel_tools.channel.care.audit import audit
 from channel_tools.channel.care.prune import prune
 from channel_tools.channel.care.upkeep import read_state
-from channel_tools.channel.care.yank import read_yanked, unyank, yank
+from channel_tools.channel.care.yank import unyank, yank
+from channel_tools.channel.care.yanked import read_yanked
 from channel_tools.channel.init import init_channel
 from channel_tools.channel.publishing.promote import Promotion, promote
 from channel_tools.channel.publishing.publish import Publisher

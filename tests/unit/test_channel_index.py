@@ -565,8 +565,10 @@ def test_rebuild_tells_each_damaged_package(tmp_path: Path) -> None:
     sound = found["linux-64/good-1-0.conda"]
     assert isinstance(sound, dict)
     assert sound["attestations_sha256"] == hashlib.sha256(b"[]").hexdigest()
-    with pytest.raises(DamagedFileError):
-        rebuild(MemoryStore(tmp_path), KEY, ())
+    left_out: dict[str, str] = {}
+    index = rebuild(MemoryStore(tmp_path), KEY, (bad.name,), None, left_out)
+    assert set(index.records) == {good.name} and set(left_out) == found.keys() - {f"{KEY}/{good.name}"}
+    assert index.removed == {bad.name}, "a yanked one stays yanked"
 
 
 def without_times(given_records: Mapping[str, Record]) -> dict[str, Record]:

@@ -186,6 +186,11 @@ store._put_new("linux-64/x.conda", pieces(), "0" * 64, "x")
         ("file:///a%20b", "/a b"),
         ("file://localhost/a", "/a"),
         ("./c:d", "c:d"),
+        ("c:d", "c:d"),
+        ("./file:d", "file:d"),
+        ("file:/a", "/a"),
+        ("FILE:///a%23b%3F", "/a#b?"),
+        ("/a#b?c", "/a#b?c"),
     ],
 )
 def test_addresses_of_folders(address: str, path: str) -> None:
@@ -197,7 +202,15 @@ def test_addresses_of_folders(address: str, path: str) -> None:
     [
         "",
         "https://user:hunter2@host/channel",
+        " ",
         "file://other/a",
+        "file:a",
+        "file:",
+        "file://",
+        "file:///a#b",
+        "file:///a?b",
+        "s3:bucket/x",
+        "S3:/bucket",
         "s3://Bad_Bucket!/x",
         "s3://key:hunter2@bucket/x",
         "gs://bucket/x",

@@ -570,6 +570,31 @@ def test_a_second_build_of_a_variant_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    "other",
+    [
+        {"version": "0.1.0RC1"},
+        {"build": "ROCM72_gfx942_h1111111_0"},
+        {"suffix": ".CONDA"},
+    ],
+)
+def test_names_do_not_differ_in_capital_letters_alone(other: dict[str, str]) -> None:
+    """Clients read names in small letters, and some file systems have one file for both."""
+    said = {"name": "rocm-canary", "version": "0.1.0rc1", "build": "rocm72_gfx942_h1111111_0", **other}
+    second = package(**said)
+    first = replace(second, path=Path(second.path.name.lower()))
+    case = whole()
+    case.packages.append(second)
+    case.present = index(first)
+    assert f"case {second.path.name}" in case.refused()
+    case.present = index(removed=[first.path.name])
+    assert f"case {second.path.name}" in case.refused(), "a yanked one is still there"
+    case.present = {}
+    assert "case" not in case.rules()
+    case.packages.append(first)
+    assert f"case {first.path.name}" in case.refused(), "within one release"
+
+
+@pytest.mark.parametrize(
     ("one", "two"),
     [
         ("rocm72_gfx942_py312_h1111111_0", "rocm72_gfx942_py312_h1111111_1"),

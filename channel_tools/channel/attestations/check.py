@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from channel_tools import rattler_process
 from channel_tools.channel.attestations.outcome import Outcome, Verdict, failure
-from channel_tools.channel.attestations.policy import Mode, Policy
+from channel_tools.channel.attestations.policy import Policy
 from channel_tools.channel.attestations.sidecar import (
     MAX_SIZE,
     SHA256,
@@ -26,7 +26,6 @@ from channel_tools.channel.attestations.sidecar import (
     read_sidecar,
     target_channel,
 )
-from channel_tools.channel.settings import Settings
 from channel_tools.channel.stores.store import Store
 from channel_tools.channel.transaction.change import Record
 from channel_tools.model.errors import AttestationError
@@ -50,20 +49,6 @@ class Question:
     sidecar: bytes | None = None
     url: str | None = None
     advertised: str | None = None
-
-
-def check(
-    key: str, record: Record, sigs: bytes | None, settings: Settings, trusted_root: Path | None, mode: Mode
-) -> Outcome:
-    """One package of a channel against its stored attestations.
-
-    :param key: of the package; a label's attestations name the label
-    :param sigs: content of its sidecar, None where there is none
-    :raises AttestationError: the check itself is not possible
-    """
-    policy = Policy.of(settings, trusted_root, mode)
-    (outcome,) = check_all([_stored(key, record, sigs, settings.url or "")], policy)
-    return outcome
 
 
 def check_store(
@@ -181,7 +166,7 @@ def _before(question: Question) -> Outcome | None:
             "a channel without a URL has nothing that an attestation could name",
             where=question.file_name,
             found=question.channel or "none",
-            fix="give the channel its URL: `rocm-channel channel init --change --url https://...`",
+            fix="give the channel its URL: `rocm-channel channel init CHANNEL --change --url https://...`",
         )
     advertised = question.advertised
     if advertised is None:

@@ -13,20 +13,10 @@ from collections.abc import Sequence
 from channel_tools.channel.attestations.check import Question, check_all
 from channel_tools.channel.attestations.outcome import Outcome, Verdict
 from channel_tools.channel.attestations.policy import Policy
-from channel_tools.channel.attestations.sidecar import appended, sigs_additions, target_channel
+from channel_tools.channel.attestations.sidecar import appended, target_channel
 from channel_tools.channel.attestations.signer import Signer
 from channel_tools.channel.settings import Publisher
 from channel_tools.model.errors import AttestationError
-
-__all__ = [
-    "PREDICATE_TYPE",
-    "STATEMENT_TYPE",
-    "Attester",
-    "Signer",
-    "sign",
-    "sigs_additions",
-    "statement",
-]
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://schemas.conda.org/attestations-publish-1.schema.json"
@@ -92,7 +82,7 @@ def sign(
             found="; ".join(outcome.reasons),
             wanted=" or ".join(f"{one.identity} ({one.issuer})" for one in publishers),
             fix="sign where the channel's publishers sign, or name this one, too: `rocm-channel channel init "
-            "--change --publisher identity=...,issuer=...`",
+            "CHANNEL --change --publisher identity=...,issuer=...`",
         )
     if not outcome.verified:
         raise AttestationError(

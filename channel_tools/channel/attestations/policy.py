@@ -67,7 +67,7 @@ class Policy:
                 "attestations are to be checked, and nobody is named who may sign",
                 wanted="the signer's identity and its issuer",
                 fix="name them with --identity and --issuer, or in the channel's settings: "
-                "`rocm-channel channel init --change --publisher identity=...,issuer=...`",
+                "`rocm-channel channel init CHANNEL --change --publisher identity=...,issuer=...`",
             )
         for publisher in named:
             check_publisher(publisher)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 from channel_tools.channel.care.audits.findings import Finding, listed
@@ -29,6 +30,7 @@ from channel_tools.channel.layout import (
     SUBDIRS,
     YANKED_KEY,
     is_package,
+    is_subdir,
     subdir_key,
 )
 from channel_tools.channel.release import read_release, release_key
@@ -118,7 +120,7 @@ def _state(store: Store, result: Audit) -> State:
     manifests = []
     for stat in store.list(""):
         folder, _, name = stat.key.rpartition("/")
-        if is_package(stat.key) or (name.startswith("repodata") and folder.rpartition("/")[2] in SUBDIRS):
+        if is_package(stat.key) or (name.startswith("repodata") and is_subdir(folder)):
             keys.add(folder)
         elif stat.key.startswith(RELEASES) and name.endswith(".json"):
             manifests.append(name.removesuffix(".json"))
@@ -127,7 +129,7 @@ def _state(store: Store, result: Audit) -> State:
     if settings is None and not result.findings and not any(index.exists for index in indexes.values()):
         raise ChannelError("no channel is here", where=store.address, fix="check the address")
     if settings is None and store.stat(SETTINGS_KEY) is None:
-        result.notes.append(f"there is no {SETTINGS_KEY}: `rocm-channel channel init` writes it")
+        result.notes += _without_settings(result, bool(manifests))
     for index in indexes.values():
         if not index.exists and not any(f.key == index.key for f in result.findings):
             result.findings.append(
@@ -138,6 +140,16 @@ def _state(store: Store, result: Audit) -> State:
     releases = [tried(release_key(name), partial(read_release, store, name), None) for name in manifests]
     yanked = tried(YANKED_KEY, partial(read_yanked, store), Yanked())
     return State(settings or Settings(), indexes, yanked, tuple(r for r in releases if r is not None))
+
+
+def _without_settings(result: Audit, released: bool) -> list[str]:
+    """A folder of builds can do without settings; what was published to relies on them."""
+    if not released:
+        return [f"there is no {SETTINGS_KEY}: `rocm-channel channel init` writes it"]
+    fix = "restore it from a backup, or say all of it again: `rocm-channel channel init`"
+    what = "is gone: nothing says any more whether the channel requires attestations, and whose"
+    result.findings.append(Finding(SETTINGS_KEY, "settings", what, fix=fix))
+    return []
 
 
 def _journal(store: Store, result: Audit) -> Journal | None:
@@ -205,7 +217,7 @@ def _attestations(store: Store, state: State, trusted_root: Path | None, result:
             SETTINGS_KEY,
             "attestation",
             "demands attestations and has no URL that they could name",
-            fix="`rocm-channel channel init --change --url ...`",
+            fix=f"`rocm-channel channel init {quote(store.address)} --change --url https://...`",
         )
         return
     policy = Policy.of(state.settings, trusted_root)

@@ -31,6 +31,7 @@ DAYS = 90
 GRACE_S = 24 * 3600.0
 """Packages and attestations younger than this stay, indexed or not: somebody may be about to index them."""
 
+_ORPHAN = "is in no index"
 _SIDECAR = re.compile(r"(?P<package>.+(?:\.conda|\.tar\.bz2))\.sigs(?:\.(?P<sha256>[0-9a-f]{64}))?")
 
 
@@ -111,9 +112,12 @@ def plan_prune(
     protected = _protected(state, locks)
     gone: dict[str, Gone] = {}
     kept: list[Gone] = []
-    for key, why in _candidates(store, state, files, days, old_too):
+    now = store.now()
+    for key, why in _candidates(now, state, files, days, old_too):
         size = files[key].size if key in files else 0
         by = protected.get(key) or protected.get(key.rpartition("/")[2])
+        if why == _ORPHAN and now - files[key].modified < GRACE_S:
+            by = by or "it is there since less than a day, and somebody may be about to index it"
         if by:
             kept.append(Gone(key, size, why, by))
         else:
@@ -137,9 +141,8 @@ def _protected(state: State, locks: Sequence[Path]) -> dict[str, str]:
 
 
 def _candidates(
-    store: Store, state: State, files: dict[str, Stat], days: float, old_too: bool
+    now: float, state: State, files: dict[str, Stat], days: float, old_too: bool
 ) -> Iterator[tuple[str, str]]:
-    now = store.now()
     indexed = {f"{key}/{file}" for key, index in state.indexes.items() for file in index.records}
     removed = {f"{key}/{file}" for key, index in state.indexes.items() for file in index.removed}
     for key in sorted(removed | (state.yanked.entries.keys() - indexed)):
@@ -147,9 +150,9 @@ def _candidates(
         if age is not None and age >= days:
             yield key, f"was yanked {int(age)} days ago"
     known = indexed | removed | state.yanked.entries.keys()
-    for key, stat in files.items():
-        if is_package(key) and key not in known and now - stat.modified >= GRACE_S:
-            yield key, "is in no index"
+    for key in files:
+        if is_package(key) and key not in known:
+            yield key, _ORPHAN
     if old_too:
         for build, newer in superseded(state):
             yield build.where, f"{newer.version} {newer.build} is there"

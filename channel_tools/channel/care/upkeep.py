@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from shlex import quote
 
 from channel_tools.channel.care.yanked import Yanked, read_yanked
 from channel_tools.channel.index.encoding import SubdirIndex, changed, read_all
@@ -55,13 +56,28 @@ class State:
 def read_state(store: Store) -> State:
     """Read all of it.
 
-    :raises ChannelError: there is no channel, or a part of it cannot be read
+    :raises ChannelError: there is no channel, or a part of it is gone or cannot be read
     """
     indexes = read_all(store)
     settings = read_settings(store)
     if settings is None and not indexes:
         raise _no_channel(store)
-    return State(settings or Settings(), indexes, read_yanked(store), tuple(read_releases(store)))
+    releases = tuple(read_releases(store))
+    if settings is None and releases:
+        raise _no_settings(store)
+    return State(settings or Settings(), indexes, read_yanked(store), releases)
+
+
+def required_settings(store: Store) -> Settings:
+    """The settings of a channel that takes releases.
+
+    :raises ChannelError: there is no channel, or it has no settings, or they cannot be read
+    """
+    settings = read_settings(store)
+    if settings is None:
+        require_channel(store)
+        raise _no_settings(store)
+    return settings
 
 
 def require_channel(store: Store) -> None:
@@ -78,7 +94,16 @@ def _no_channel(store: Store) -> ChannelError:
     return ChannelError(
         "no channel is here",
         where=store.address,
-        fix=f"check the address, or make one: `rocm-channel channel init {store.address}`",
+        fix=f"check the address, or make one: `rocm-channel channel init {quote(store.address)}`",
+    )
+
+
+def _no_settings(store: Store) -> ChannelError:
+    return ChannelError(
+        f"has no {SETTINGS_KEY}, which says what the channel is and whether it requires attestations",
+        where=store.address,
+        fix="restore it from a backup, or say all of it again: `rocm-channel channel init "
+        f"{quote(store.address)} ...`",
     )
 
 

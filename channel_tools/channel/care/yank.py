@@ -6,14 +6,16 @@ The reason is written into ``yanked.json`` and onto the channel page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from channel_tools.channel.care.audits.findings import listed
 from channel_tools.channel.care.locks import named_in_locks
 from channel_tools.channel.care.upkeep import State, read_state, require_channel, timestamp
-from channel_tools.channel.care.yanked import Yanked, read_yanked, yanked_notes
+from channel_tools.channel.care.yanked import Yanked, public_reason
+from channel_tools.channel.index.rebuild import read_record
 from channel_tools.channel.layout import YANKED_KEY, label_of
 from channel_tools.channel.publishing.checks import specs
 from channel_tools.channel.publishing.checks.builds import Build, in_main, of_record
@@ -23,9 +25,8 @@ from channel_tools.channel.transaction.change import Change, Record, Replacement
 from channel_tools.model.errors import ChannelError
 from channel_tools.model.package import SUFFIXES
 
-__all__ = ["Plan", "Yanked", "plan_unyank", "plan_yank", "read_yanked", "unyank", "yank", "yanked_notes"]
-
 Say = Callable[[str], None]
+_SPEC = "a file name of the channel, or a match spec such as 'vllm-rocm ==0.26.0'"
 
 
 @dataclass(frozen=True)
@@ -87,26 +88,27 @@ def plan_yank(
     :param every: take several versions or build numbers at once
     :raises ChannelError: no reason is given; nothing, or several versions, fit ``spec``
     """
-    if not reason.strip():
-        raise ChannelError("a yank needs a reason, which users will read", fix="give one with --reason")
+    reason = public_reason(reason)
     state = read_state(store)
     named = named_in_locks(locks)
-    there = {
+    there: dict[str, Build | None] = {
         f"{subdir}/{file}": of_record(subdir, file, record)
         for subdir, index in state.indexes.items()
         for file, record in index.records.items()
     }
-    gone = {key: _of_entry(key, entry) for key, entry in state.yanked.entries.items()}
+    gone = _yanked(state)
+    # What lost its entry with a yanked.json can be given one again.
+    there.update({key: build for key, build in gone.items() if key not in state.yanked.entries})
     keys = _chosen(store, spec, there, every, elsewhere=gone, other="is yanked already")
     yanked = Yanked(dict(state.yanked.entries))
     for key in keys:
         subdir, _, file = key.rpartition("/")
-        record = dict(state.indexes[subdir].records[file])
+        record = state.indexes[subdir].records.get(file) or _record_of_file(store, state, key)
         yanked.entries[key] = {
-            "reason": reason.strip(),
+            "reason": reason,
             "who": who,
             "when": timestamp(store),
-            "record": record,
+            "record": record and dict(record),
         }
     files_of: dict[str, set[str]] = {}
     for key in keys:
@@ -126,24 +128,22 @@ def plan_yank(
 def plan_unyank(store: Store, spec: str, *, every: bool = False) -> Plan:
     """What an unyank would do.
 
-    :raises ChannelError: nothing that is yanked fits ``spec``, its file is gone, or its record is not known
+    :raises ChannelError: nothing that is yanked fits ``spec``, or its file is gone, or is another one
+    :raises DamagedFileError: its record is not known, and its file cannot be read
     """
     state = read_state(store)
-    gone = {key: _of_entry(key, entry) for key, entry in state.yanked.entries.items()}
+    gone = _yanked(state)
     there = {build.where: build for build in in_main(state.indexes)}
     keys = _chosen(store, spec, gone, every, elsewhere=there, other="is not yanked")
     yanked = Yanked({key: entry for key, entry in state.yanked.entries.items() if key not in keys})
     back: dict[str, dict[str, Record]] = {}
     for key in keys:
-        record = state.yanked.entries[key].get("record")
+        record = state.yanked.entries.get(key, {}).get("record") or _record_of_file(store, state, key)
         if record is None or store.stat(key) is None:
             raise ChannelError(
-                "cannot come back: "
-                + ("its record is not known" if record is None else "its file is not there any more"),
+                "cannot come back: its file is not there any more",
                 where=f"{store.address}/{key}",
-                fix="`rocm-channel channel repair --reindex` makes records from the files"
-                if record is None
-                else "publish it again with a higher build number",
+                fix="publish it again with a higher build number",
             )
         build = gone[key]
         if build is not None and build.declared != (label_of(key) is not None):
@@ -162,6 +162,31 @@ def plan_unyank(store: Store, spec: str, *, every: bool = False) -> Plan:
     return Plan(tuple(keys), Change("unyank", subdirs=subdirs, replacements=replacements))
 
 
+def _yanked(state: State) -> dict[str, Build | None]:
+    """Yanked builds by key, also those that only an index lists as removed."""
+    removed = {f"{subdir}/{file}" for subdir, index in state.indexes.items() for file in index.removed}
+    keys = removed | state.yanked.entries.keys()
+    return {key: _of_entry(key, state.yanked.entries.get(key, {})) for key in keys}
+
+
+def _record_of_file(store: Store, state: State, key: str) -> Record | None:
+    """The record of a yanked build that lost it; None where its file is gone.
+
+    :raises ChannelError: the file is not the one that was published
+    """
+    record = read_record(store, key)
+    published = {file.sha256 for release in state.releases for file in release.files if file.key == key}
+    if record is not None and published and record["sha256"] not in published:
+        raise ChannelError(
+            "is another file than was published",
+            where=f"{store.address}/{key}",
+            found=f"sha256 {record['sha256']}",
+            wanted=f"sha256 {', '.join(sorted(published))}",
+            fix="restore it from a backup",
+        )
+    return record
+
+
 def _of_entry(key: str, entry: dict[str, Any]) -> Build | None:
     from channel_tools.channel.publishing.checks.builds import of_file
 
@@ -173,22 +198,19 @@ def _of_entry(key: str, entry: dict[str, Any]) -> Build | None:
 def _chosen(
     store: Store,
     spec: str,
-    builds: dict[str, Build] | dict[str, Build | None],
+    builds: Mapping[str, Build | None],
     every: bool,
     *,
-    elsewhere: Iterable[str] | dict[str, Any],
+    elsewhere: Mapping[str, Build | None],
     other: str,
 ) -> list[str]:
     """Keys of the builds that a spec selects; a file name selects the file in each subdir that has it."""
     keys = _fitting(spec, builds)
     if not keys:
-        there = _fitting(spec, elsewhere) if isinstance(elsewhere, dict) else []
-        raise ChannelError(
-            f"{spec}: {other}" if there else f"nothing fits {spec}",
-            where=store.address,
-            found=", ".join(there[:8]) or None,
-            wanted="a file name of the channel, or a match spec such as 'vllm-rocm ==0.26.0'",
-        )
+        there = _fitting(spec, elsewhere)
+        if there:
+            raise ChannelError(f"{spec}: {other}", where=store.address, found=listed(there))
+        raise ChannelError(f"nothing fits {spec}", where=store.address, wanted=_SPEC)
     kinds = sorted({(b.name, b.version, b.number) for key in keys if (b := builds[key]) is not None})
     if len(kinds) > 1 and not every:
         raise ChannelError(
@@ -203,13 +225,11 @@ def _chosen(
     return keys
 
 
-def _fitting(spec: str, builds: Any) -> list[str]:
+def _fitting(spec: str, builds: Mapping[str, Build | None]) -> list[str]:
     if spec.endswith(SUFFIXES):
         return sorted(key for key in builds if key == spec or key.rpartition("/")[2] == spec)
     if specs.parse(spec) is None:
-        raise ChannelError(
-            f"{spec} is neither a file name nor a match spec", wanted="for instance 'vllm-rocm ==0.26.0'"
-        )
+        raise ChannelError(f"{spec or 'an empty text'} is neither a file name nor a match spec", wanted=_SPEC)
     return sorted(key for key, build in builds.items() if build is not None and specs.matching(spec, [build]))
 
 

@@ -12,6 +12,7 @@ from channel_tools.channel.index.repodata import fault_of, is_file_name
 from channel_tools.channel.layout import YANKED_KEY, is_package
 from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
+from channel_tools.model.redaction import redact
 
 
 @dataclass
@@ -28,6 +29,17 @@ class Yanked:
         return str(self.entries.get(key, {}).get("reason") or "no reason is recorded")
 
 
+def public_reason(text: str) -> str:
+    """A reason as users read it: on one line, and with no credential in it.
+
+    :raises ChannelError: there is none
+    """
+    reason = redact(" ".join(text.split()))
+    if not reason:
+        raise ChannelError("a yank needs a reason, which users will read", fix="give one with --reason")
+    return reason
+
+
 def read_yanked(store: Store) -> Yanked:
     """What was yanked; nothing where the file is not there.
 
@@ -37,7 +49,10 @@ def read_yanked(store: Store) -> Yanked:
     if content is None:
         return Yanked()
     where = f"{store.address}/{YANKED_KEY}"
-    fix = "run `rocm-channel audit`; the indexes still list what is yanked"
+    fix = (
+        "restore it from a backup; without one remove it: the indexes still list what is yanked, and "
+        "`rocm-channel yank` gives each a reason again"
+    )
     try:
         data = json.loads(content)
     except ValueError as error:

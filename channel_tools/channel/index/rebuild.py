@@ -35,19 +35,21 @@ def rebuild(
     ``indexed_timestamp`` is when the store got the file. Encode it with an index that does not exist as the
     old one, so that nothing is taken from damaged files.
 
-    :param yanked: file names that stay out of the index
+    :param yanked: file names that stay out of the index, which lists them as removed
     :param known: sha256 by file name of what may be in the index (None: any content); without it, all files
-    :param left_out: is told the files that stay out because of that, and why
-    :raises DamagedFileError: a package cannot be read, or belongs to another subdir; :func:`read_packages`
-        gives them one by one
+    :param left_out: is told the files that stay out because of that, or because they are damaged, and why
     """
     records: dict[str, Record] = {}
     yanked_records: dict[str, Record] = {}
+    removed: set[str] = set()
     left_out = {} if left_out is None else left_out
     for stat, record in read_packages(store, key, known, left_out):
-        if isinstance(record, DamagedFileError):
-            raise record
         file_name = stat.key.rsplit("/", 1)[-1]
+        if file_name in yanked:
+            removed.add(file_name)
+        if isinstance(record, DamagedFileError):
+            left_out[stat.key] = f"it is damaged, or no package of this subdir: {record.what}"
+            continue
         if known is not None and known[file_name] not in (None, record["sha256"]):
             left_out[stat.key] = "it is another file than was published"
             continue
@@ -55,7 +57,7 @@ def rebuild(
             left_out[stat.key] = "declared builds belong into labels, and nothing else does"
             continue
         (yanked_records if file_name in yanked else records)[file_name] = record
-    return SubdirIndex(key, records, frozenset(yanked_records), True, yanked_records=yanked_records)
+    return SubdirIndex(key, records, frozenset(removed), True, yanked_records=yanked_records)
 
 
 def read_packages(
@@ -84,6 +86,19 @@ def read_packages(
             if bundles is not None:
                 record["attestations_sha256"] = hashlib.sha256(bundles).hexdigest()
             yield stat, record
+
+
+def read_record(store: Store, key: str) -> Record | None:
+    """The record of one package, from its file; None where that is gone.
+
+    :raises DamagedFileError: it is no package of that subdir
+    """
+    subdir, _, name = key.rpartition("/")
+    for _, record in read_packages(store, subdir, (name,)):
+        if isinstance(record, DamagedFileError):
+            raise record
+        return record
+    return None
 
 
 def _record(store: Store, stat: Stat) -> Record:

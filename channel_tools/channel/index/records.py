@@ -101,7 +101,7 @@ def _metadata(stream: IO[bytes], file_name: str, where: str) -> tuple[Mapping[st
     if not file_name.endswith(SUFFIXES):
         broken("is no conda package by its name", wanted="a file name that ends with .conda or .tar.bz2")
     found: dict[str, Any] = {}
-    with _package_errors(where):
+    with package_errors(where):
         for name, content in _members(stream, file_name, where):
             if name in found:
                 broken(f"holds {name} twice")
@@ -165,7 +165,7 @@ def _wanted(
 
 
 @contextmanager
-def _package_errors(where: str) -> Iterator[None]:
+def package_errors(where: str) -> Iterator[None]:
     """Whatever the readers of zip, tar, zstd, bzip2 and JSON raise, as one error."""
     try:
         yield

@@ -14,7 +14,7 @@ from typing import Any
 from channel_tools.channel.index.records import LONGEST_NAME
 from channel_tools.channel.index.shards import SHARDS_INDEX, decompressed
 from channel_tools.channel.index.texts import load
-from channel_tools.channel.layout import SUBDIRS, SUFFIXES, subdir_key
+from channel_tools.channel.layout import SUBDIRS, SUFFIXES, is_subdir, subdir_key
 from channel_tools.channel.stores.store import Store
 from channel_tools.channel.transaction.change import Record
 from channel_tools.model.errors import ChannelError
@@ -80,7 +80,7 @@ def read_all(store: Store) -> dict[str, SubdirIndex]:
     keys = {subdir_key(None, subdir) for subdir in SUBDIRS}
     for stat in store.list("label/"):
         key, _, name = stat.key.rpartition("/")
-        if name in (JSON_FILE, ZST_FILE, SHARDS_INDEX) and key.rsplit("/", 1)[-1] in SUBDIRS:
+        if name in (JSON_FILE, ZST_FILE, SHARDS_INDEX) and is_subdir(key):
             keys.add(key)
     indexes = {key: read_index(store, key) for key in sorted(keys)}
     return {key: index for key, index in indexes.items() if index.exists}
@@ -90,7 +90,7 @@ def repodata(index: SubdirIndex) -> dict[str, Any]:
     """The whole of ``repodata.json``."""
     sections: dict[str, dict[str, Record]] = {section: {} for section in SECTIONS.values()}
     for file_name, record in index.records.items():
-        sections[_section(file_name)][file_name] = record
+        sections[section_of(file_name)][file_name] = record
     info = index.other.get("info")
     return {
         "repodata_version": 1,
@@ -101,7 +101,8 @@ def repodata(index: SubdirIndex) -> dict[str, Any]:
     }
 
 
-def _section(file_name: str) -> str:
+def section_of(file_name: str) -> str:
+    """Section of ``repodata.json`` and ``run_exports.json`` that a package is in."""
     return SECTIONS[".conda" if file_name.endswith(".conda") else ".tar.bz2"]
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from channel_tools.channel.index.repodata import SECTIONS, section_of
 from channel_tools.channel.index.texts import dump, load
 from channel_tools.channel.stores.store import Store
 from channel_tools.channel.transaction.change import Record
 from channel_tools.model.errors import ChannelError
 
 FILE = "run_exports.json"
-_SECTIONS = ("packages", "packages.conda")
 _REPAIR = "delete that file and run `rocm-channel channel repair`, which writes it anew from the packages"
 
 Entries = dict[str, dict[str, Any]]
@@ -33,7 +33,7 @@ def read_run_exports(store: Store, key: str) -> Entries:
     where = f"{store.address}/{key}/{FILE}"
     data = load(content, where, fix=_REPAIR)
     entries: Entries = {}
-    for section in _SECTIONS:
+    for section in SECTIONS.values():
         part = data.get(section, {})
         if not isinstance(part, dict) or not all(isinstance(entry, dict) for entry in part.values()):
             raise ChannelError("is no mapping of packages", where=where, found=section, fix=_REPAIR)
@@ -53,16 +53,16 @@ def encode_run_exports(
 
     :param changed: file names whose records this change puts in, so that an old entry does not count
     """
-    sections: dict[str, Entries] = {section: {} for section in _SECTIONS}
+    sections: dict[str, Entries] = {section: {} for section in SECTIONS.values()}
     for file_name, record in records.items():
         known = _entry_of(file_name, record, file_name in changed)
         kept = before.get(file_name)
         entry = (known or kept) if file_name in changed else (kept or known)
         if entry is not None:
-            sections[_section(file_name)][file_name] = entry
+            sections[section_of(file_name)][file_name] = entry
     for file_name in removed:
         if file_name in before:
-            sections[_section(file_name)][file_name] = before[file_name]
+            sections[section_of(file_name)][file_name] = before[file_name]
     return dump({"info": {"subdir": subdir, "version": 1}, **sections}, where)
 
 
@@ -75,7 +75,3 @@ def _entry_of(file_name: str, record: Record, changed: bool) -> dict[str, Any] |
         return {"run_exports": record["run_exports"]}
     looked = "indexed_timestamp" in record and (changed or file_name.endswith(".conda"))
     return {"run_exports": {}} if looked else None
-
-
-def _section(file_name: str) -> str:
-    return "packages.conda" if file_name.endswith(".conda") else "packages"

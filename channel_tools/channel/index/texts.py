@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any, NoReturn
 
+from pydantic import ValidationError
+
 from channel_tools.model.errors import ChannelError
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -25,6 +27,12 @@ def dump(data: Any, where: str) -> bytes:
         ).encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise ChannelError("cannot be written as JSON", where=where, found=str(error)) from error
+
+
+def problem_of(error: ValidationError) -> str:
+    """The first thing that a model finds wrong, on one line."""
+    problem = error.errors()[0]
+    return f"{'.'.join(map(str, problem['loc'])) or 'the whole'}: {problem['msg']}"
 
 
 def load(content: bytes, where: str, *, fix: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from channel_tools.channel.release import Release, ReleaseFile
 from channel_tools.model.package import SUFFIXES
 
 if TYPE_CHECKING:
-    from channel_tools.channel.care.yank import Yanked
+    from channel_tools.channel.care.yanked import Yanked
     from channel_tools.channel.index.encoding import SubdirIndex
 
 _LONGEST_TEXT = 400

@@ -23,7 +23,7 @@ from channel_tools.channel.release import Release
 from channel_tools.channel.settings import Settings
 
 if TYPE_CHECKING:
-    from channel_tools.channel.care.yank import Yanked
+    from channel_tools.channel.care.yanked import Yanked
     from channel_tools.channel.index.encoding import SubdirIndex
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from channel_tools.channel.attestations.sidecar import appended, read_sidecar, sigs_additions
 from channel_tools.channel.care.audits.releases import verified_again
-from channel_tools.channel.care.upkeep import State, read_state, require_channel, timestamp
+from channel_tools.channel.care.upkeep import State, read_state, require_channel, required_settings, timestamp
 from channel_tools.channel.layout import SETTINGS_KEY
 from channel_tools.channel.publishing.placing import Candidate, places, to_add, with_toolchain
 from channel_tools.channel.publishing.release_checks import check_release, is_local
@@ -23,6 +23,7 @@ from channel_tools.channel.publishing.shipped import Verified, content_of, shipp
 from channel_tools.channel.release import Release, ReleaseFile, read_release
 from channel_tools.channel.settings import Settings
 from channel_tools.channel.stores.lease import check_writable
+from channel_tools.channel.stores.opening import absolute, same_place
 from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import Applied, apply, prepared
 from channel_tools.channel.transaction.change import Addition, Change, Record, Replacement, SubdirChange
@@ -55,7 +56,7 @@ class Promotion:
 
     @property
     def origin(self) -> dict[str, str]:
-        return {"channel": self.source.address, "release": self.release}
+        return {"channel": absolute(self.source), "release": self.release}
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def promote(
     :raises AttestationError: the target demands attestations, and they cannot be made
     :raises VerifyError: with ``verify``, a package that is not what the staging channel says of it
     """
-    require_channel(target)
+    _check_channels(target, promotion)
     if promotion.verify:
         check_writable(target)
         _verify(promotion, say)
@@ -107,7 +108,7 @@ def _verify(promotion: Promotion, say: Callable[[str], None]) -> None:
     source = promotion.source
     for one in shipped(source, read_release(source, promotion.release)):
         say(f"verifying {one.file.key}")
-        findings = list(verified_again(source, one.file, one.record))
+        findings = list(verified_again(source, one.file, one.record, one.package.toolchain))
         if findings:
             raise VerifyError(
                 findings[0].what,
@@ -118,8 +119,16 @@ def _verify(promotion: Promotion, say: Callable[[str], None]) -> None:
             )
 
 
+def _check_channels(target: Store, promotion: Promotion) -> None:
+    if same_place(target, promotion.source):
+        raise ChannelError("is promoted to itself", where=target.address, fix="name another target")
+    require_channel(promotion.source)
+    required_settings(target)
+
+
 def rehearse(target: Store, promotion: Promotion) -> tuple[Planned, Applied]:
     """As :func:`promote`, the read-back included, but nothing is written."""
+    _check_channels(target, promotion)
     if promotion.verify:
         _verify(promotion, lambda line: None)
     view = View(target)
@@ -142,11 +151,9 @@ def plan_promotion(view: Store, target: Store, promotion: Promotion) -> Planned:
     :param view: the target as it is
     :param target: the target itself, for copies within it
     """
-    if target.address == promotion.source.address:
-        raise ChannelError("is promoted to itself", where=target.address, fix="name another target")
     release = read_release(promotion.source, promotion.release)
     state = read_state(view)
-    there = _there_already(state, promotion, release, target)
+    there = _there_already(state, release, target)
     if there is not None:
         return Planned(there, state.settings, Change("promote"))
     found = shipped(promotion.source, release)
@@ -238,19 +245,18 @@ class _Sidecars:
         return file.model_copy(update={"attestation": sha256})
 
 
-def _there_already(state: State, promotion: Promotion, release: Release, target: Store) -> Release | None:
-    """The release in the target, where it was promoted before; an error when that one is another."""
+def _there_already(state: State, release: Release, target: Store) -> Release | None:
+    """The release in the target, by whatever way it came; an error when that one is another."""
     there = next((r for r in state.releases if r.id == release.id), None)
     if there is None:
         return None
     # Combined labels may have brought more than the release itself has.
-    same = {content_of(f) for f in there.files} >= {content_of(f) for f in release.files}
-    if there.promoted_from != promotion.origin or not same:
+    if not {content_of(f) for f in there.files} >= {content_of(f) for f in release.files}:
         origin = (there.promoted_from or {}).get("channel")
         raise ChannelError(
             f"has another release {release.id}",
             where=target.address,
-            found=f"{there.action}ed by {there.who} at {there.created}"
+            found=f"that of a {there.action} by {there.who} at {there.created}"
             + (f", from {origin}" if origin else ""),
             fix="a release is never changed; publish what is new under another id",
         )

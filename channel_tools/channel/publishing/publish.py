@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from channel_tools.channel.attestations.sidecar import sigs_additions
-from channel_tools.channel.care.upkeep import State, read_state, timestamp
+from channel_tools.channel.care.upkeep import State, read_state, required_settings, timestamp
 from channel_tools.channel.layout import SETTINGS_KEY
 from channel_tools.channel.publishing.placing import (
     Candidate,
@@ -35,7 +35,7 @@ from channel_tools.channel.stores.store import NO_CACHE, Store
 from channel_tools.channel.transaction.apply import Applied, apply, prepared
 from channel_tools.channel.transaction.change import Addition, Change, Replacement, SubdirChange
 from channel_tools.channel.transaction.view import View
-from channel_tools.model.errors import AttestationError, ChannelError, VerifyError
+from channel_tools.model.errors import AttestationError, VerifyError
 from channel_tools.model.matrix import Matrix
 
 if TYPE_CHECKING:
@@ -97,13 +97,7 @@ class Publisher:
             would not get what the release has for them
         :raises StorageError: the store cannot be read or written
         """
-        settings = read_settings(self.store)
-        if settings is None:
-            raise ChannelError(
-                "no channel is here",
-                where=self.store.address,
-                fix=f"make one: `rocm-channel channel init {self.store.address}`",
-            )
+        settings = required_settings(self.store)
         self._dry_run = dry_run
         files = package_files(packages)
         self._check_attest(settings)

@@ -53,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     arch_rule.one_arch,
     arch_rule.one_release,
     doubles.second_build,
+    doubles.only_case,
     doubles.one_version,
     dependencies,
     whole_matrix,

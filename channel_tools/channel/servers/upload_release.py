@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from channel_tools.channel.care.upkeep import require_channel
 from channel_tools.channel.care.yanked import read_yanked
 from channel_tools.channel.release import Release, read_release, read_releases
 from channel_tools.channel.servers.upload_targets import Target, Upload, upload
@@ -28,11 +29,12 @@ def upload_releases(
 
     :param releases: ids; the newest release when empty
     :returns: what was sent
-    :raises ChannelError: no such release, a channel of builds against host tools, or a name that the server
-        has with other content
+    :raises ChannelError: no channel or no such release, a channel of builds against host tools, or a name
+        that the server has with other content
     :raises AccessError: the server wants a credential, or another one
     :raises StorageError: the channel or the server cannot be read, or the server refuses
     """
+    require_channel(store)
     if (read_settings(store) or Settings()).toolchain == "host":
         raise ChannelError(
             "holds builds against this host's own tools, which are for this host only", where=store.address

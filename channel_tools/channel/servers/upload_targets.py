@@ -9,7 +9,6 @@ first, and a release that broke off goes on when it is uploaded again.
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from channel_tools.channel.layout import label_of
-from channel_tools.channel.stores.content import CHUNK, check_sha256
+from channel_tools.channel.stores.content import check_sha256, stored_chunks, write_chunks
 from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
-from channel_tools.model.files import storage_errors
 from channel_tools.model.package import sha256
 from channel_tools.model.redaction import redact
 
@@ -103,8 +101,7 @@ class Upload:
         store, key = self.source
         with tempfile.TemporaryDirectory(prefix="rocm-channel-upload-") as folder:
             path = Path(folder, self.name)
-            with store.open(key) as stream, storage_errors(path), path.open("wb") as copy:
-                shutil.copyfileobj(stream, copy, CHUNK)
+            write_chunks(stored_chunks(store, key), path)
             check_sha256(sha256(path), self.sha256, f"{store.address}/{key}")
             yield path
 

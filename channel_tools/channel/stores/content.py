@@ -9,7 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from channel_tools.channel.layout import CONTROL
+from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError, ConflictError, DamagedFileError, StorageError
+from channel_tools.model.files import storage_errors
 
 CHUNK = 1 << 20
 
@@ -34,6 +36,26 @@ def chunks(content: bytes | Path) -> Iterator[bytes]:
     with reading_errors(content), content.open("rb") as stream:
         while chunk := stream.read(CHUNK):
             yield chunk
+
+
+def stored_chunks(source: Store, key: str) -> Iterator[bytes]:
+    """The bytes of a file of a store, in pieces of at most :data:`CHUNK` bytes.
+
+    :raises StorageError: it cannot be read
+    """
+    with reading_errors(f"{source.address}/{key}"), source.open(key) as stream:
+        while chunk := stream.read(CHUNK):
+            yield chunk
+
+
+def write_chunks(pieces: Iterator[bytes], path: Path) -> None:
+    """Write a file anew; what goes wrong where the pieces come from is told as their own error.
+
+    :raises StorageError: the file cannot be written
+    """
+    with storage_errors(path), path.open("wb") as stream:
+        for piece in pieces:
+            stream.write(piece)
 
 
 def checked(pieces: Iterator[bytes], sha256: str, where: str | Path) -> Iterator[bytes]:
@@ -68,9 +90,13 @@ def stream_sha256(stream: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def other_content(where: str) -> ChannelError:
-    """The error of a second file under a name that is taken."""
-    return ChannelError(
+class OtherContentError(ChannelError):
+    """A second file under a name that is taken."""
+
+
+def other_content(where: str) -> OtherContentError:
+    """The error of a package under a name that is taken."""
+    return OtherContentError(
         "a file of this name with other content is in the channel already",
         where=where,
         fix="raise the build number in recipe.yaml: published files never change",

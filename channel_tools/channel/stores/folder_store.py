@@ -19,7 +19,6 @@ from typing import IO
 
 from channel_tools.channel.layout import CONTROL, is_package
 from channel_tools.channel.stores.content import (
-    CHUNK,
     changed_meanwhile,
     check_key,
     checked,
@@ -27,6 +26,7 @@ from channel_tools.channel.stores.content import (
     is_listed,
     other_content,
     reading_errors,
+    stored_chunks,
     stream_sha256,
 )
 from channel_tools.channel.stores.store import IMMUTABLE, Stat, Store
@@ -101,13 +101,8 @@ class FolderStore:
         return self._put_new(key, chunks(content), sha256, content if isinstance(content, Path) else key)
 
     def copy_from(self, source: Store, source_key: str, key: str, *, sha256: str) -> bool:
-        def pieces() -> Iterator[bytes]:
-            where = f"{source.address}/{source_key}"
-            with reading_errors(where), source.open(source_key) as stream:
-                while chunk := stream.read(CHUNK):
-                    yield chunk
-
-        return self._put_new(key, pieces(), sha256, f"{source.address}/{source_key}")
+        pieces = stored_chunks(source, source_key)
+        return self._put_new(key, pieces, sha256, f"{source.address}/{source_key}")
 
     def replace(self, key: str, content: bytes, *, expect: str | None, cache: str) -> str:
         path = self._path(key)

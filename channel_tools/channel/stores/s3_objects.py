@@ -7,8 +7,8 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
@@ -25,6 +25,7 @@ from channel_tools.channel.stores.s3_errors import code, is_busy, is_changed, is
 from channel_tools.channel.stores.s3_reader import S3Reader
 from channel_tools.model.clock import elapsed
 from channel_tools.model.errors import StorageError
+from channel_tools.model.redaction import redact
 
 PROBE_KEY = f"{CONTROL}conditions"
 CONTENT_TYPES = {
@@ -42,8 +43,9 @@ def make_client() -> Any:
     """An S3 client by the usual AWS configuration.
 
     :raises AccessError: a profile that is not there, or has no credentials
+    :raises StorageError: a configuration that no client can be made by
     """
-    with s3_errors("S3"):
+    with s3_errors("S3"), _configuration_errors():
         session = botocore.session.Session()
         chosen = session.get_config_variable("max_attempts")
         return boto3.session.Session(botocore_session=session).client(
@@ -57,6 +59,18 @@ def make_client() -> Any:
                 **({} if chosen else {"retries": {"total_max_attempts": 5}}),
             ),
         )
+
+
+@contextmanager
+def _configuration_errors() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:  # of an endpoint that is no address
+        raise StorageError(
+            "the configuration for S3 cannot be used",
+            found=redact(str(error)),
+            fix="check AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, and the AWS tools' own files",
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +25,9 @@ from channel_tools.channel.stores.content import (
     is_listed,
     other_content,
     reading_errors,
+    stored_chunks,
     stream_sha256,
+    write_chunks,
 )
 from channel_tools.channel.stores.s3_errors import is_missing, s3_errors
 from channel_tools.channel.stores.s3_objects import S3Objects, make_client
@@ -232,8 +233,7 @@ class S3Store:
         return True
 
     def _copy_through_here(self, source: Store, source_key: str, key: str, sha256: str) -> bool:
-        with tempfile.NamedTemporaryFile(prefix="rocm-channel-copy-") as copy:
-            with source.open(source_key) as stream, reading_errors(copy.name):
-                shutil.copyfileobj(stream, copy, CHUNK)
-                copy.flush()
-            return self.put_new(key, Path(copy.name), sha256=sha256)
+        with tempfile.TemporaryDirectory(prefix="rocm-channel-copy-") as folder:
+            copy = Path(folder, "copy")
+            write_chunks(stored_chunks(source, source_key), copy)
+            return self.put_new(key, copy, sha256=sha256)

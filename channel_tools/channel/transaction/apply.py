@@ -141,6 +141,9 @@ def run(
         steps.finish(store, lease, journal, etag)
     except ChannelToolsError as error:
         say(f"done, but for tidying up, which the next publish does: {error.what}")
+    except KeyboardInterrupt:
+        say("all of it is done, but for tidying up, which the next publish does")
+        raise
     return Applied(change, True, work.subdirs, tuple(solves), tuple(repaired))
 
 
@@ -184,6 +187,8 @@ def _undo(store: Store, lease: Lease, journal: Journal, written: Mapping[str, st
             say(f"left as it is, since something else changed it meanwhile: {', '.join(foreign)}")
     except ChannelToolsError as error:
         say(f"what was begun could not be undone now, and is repaired by the next publish: {error.what}")
+    except KeyboardInterrupt:
+        say("the undoing was interrupted, too: the next publish, or `rocm-channel channel repair`, ends it")
 
 
 def _with_solves(manifest: bytes, solves: list[dict[str, Any]]) -> bytes:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from channel_tools.channel.index.texts import problem_of
 from channel_tools.channel.layout import CONTROL, JOURNAL_KEY
 from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
@@ -86,11 +87,10 @@ def read_journal(store: Store) -> tuple[Journal, str] | None:
     try:
         return Journal.model_validate_json(found[0]), found[1]
     except ValidationError as error:
-        problem = error.errors()[0]
         raise ChannelError(
             "is no journal of this format, so a publish that broke off cannot be repaired",
             where=f"{store.address}/{JOURNAL_KEY}",
-            found=f"{'.'.join(map(str, problem['loc'])) or 'the whole'}: {problem['msg']}",
+            found=problem_of(error),
             fix="use the release of rocm-channel that wrote it; if it is damaged, remove it and run "
             "`rocm-channel audit`",
         ) from error

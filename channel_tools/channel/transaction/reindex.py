@@ -17,6 +17,7 @@ from channel_tools.channel.layout import (
     SETTINGS_KEY,
     SUBDIRS,
     is_package,
+    is_subdir,
     subdir_key,
 )
 from channel_tools.channel.release import Release, read_releases
@@ -48,7 +49,6 @@ def repair_all(
     :returns: what was done, as lines
     :raises ChannelError: there is no channel, or its journal is damaged and ``reindex`` was not asked for
     :raises ConflictError: another publisher holds the channel
-    :raises DamagedFileError: an index is to be written anew, and a package cannot be read
     :raises StorageError: the store cannot be read or written
     """
     signs = (SETTINGS_KEY, JOURNAL_KEY, *(f"{subdir}/{INDEX_FILES[0]}" for subdir in SUBDIRS))
@@ -92,7 +92,7 @@ def _subdirs(store: Store) -> list[str]:
     found = {subdir_key(None, subdir) for subdir in SUBDIRS}
     for stat in store.list(""):
         folder, _, name = stat.key.rpartition("/")
-        if is_package(stat.key) or (name in INDEX_FILES and folder.rpartition("/")[2] in SUBDIRS):
+        if is_package(stat.key) or (name in INDEX_FILES and is_subdir(folder)):
             found.add(folder)
     return sorted(found)
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from channel_tools.channel.wheels.file import Wheel, read_wheel
 from channel_tools.channel.wheels.pages import Place
-from channel_tools.channel.wheels.versions import LocalFacts, local_facts, with_local
+from channel_tools.channel.wheels.versions import RELEASE, LocalFacts, local_facts, with_local
 from channel_tools.model.errors import ChannelError, DamagedFileError, VerifyError
 from channel_tools.model.package import sha256
 from channel_tools.verify import Report, exit_code, verify_path
 from channel_tools.verify.reading_cache import ReadingCache, default_folder
 
-_RELEASE = re.compile(r"\d+\.\d+")
 _HIP = re.compile(r"libamdhip64\.so\.(\d+)")
 
 
@@ -74,7 +73,7 @@ def check_wheel(
 
 
 def _release(wheel: Wheel, said: LocalFacts, rocm: str | None) -> str:
-    if rocm is not None and not _RELEASE.fullmatch(rocm):
+    if rocm is not None and not RELEASE.fullmatch(rocm):
         raise ChannelError(f"{rocm} is no ROCm release", wanted="X.Y, such as 7.2", fix="correct --rocm")
     if rocm is None:
         if said.release is None:

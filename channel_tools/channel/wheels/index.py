@@ -24,9 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from channel_tools.channel.addresses import consumer_url
+from channel_tools.channel.care.yanked import public_reason
 from channel_tools.channel.index.texts import dump, load
 from channel_tools.channel.layout import PAGE_KEY, SETTINGS_KEY
-from channel_tools.channel.stores.content import other_content
+from channel_tools.channel.stores.content import OtherContentError
 from channel_tools.channel.stores.lease import Lease, held
 from channel_tools.channel.stores.store import IMMUTABLE, NO_CACHE, SHORT, Store
 from channel_tools.channel.wheels.check import Candidate
@@ -43,6 +45,7 @@ from channel_tools.channel.wheels.pages import (
     top_page,
 )
 from channel_tools.channel.wheels.rewrite import rewrite
+from channel_tools.channel.wheels.versions import ARCH, RELEASE
 from channel_tools.model.errors import ChannelError
 from channel_tools.model.package import sha256
 
@@ -80,14 +83,16 @@ class WheelIndex:
         """Store wheels and write the pages that name them. What is there already stays as it is.
 
         :param url: where consumers read; kept for the next time
-        :raises ChannelError: another file of that name is there, or something else than a wheel index
+        :raises ChannelError: another file of that name is there, or something else than a wheel index; or
+            the address is none that consumers could use, or has a credential in it
         :raises ConflictError: somebody else holds it
         :raises StorageError: the store cannot be read or written
         """
+        url = None if url is None else consumer_url(url, self.store.address)
         with self._writing(dry_run) as lease:
             settings = self._settings()
             if url is not None:
-                settings["url"] = url.rstrip("/")
+                settings["url"] = url
             changes = Changes()
             touched: dict[tuple[Place, str], Files] = {}
             for one in candidates:
@@ -98,10 +103,13 @@ class WheelIndex:
             return changes
 
     def yank(self, file: str, reason: str | None, *, dry_run: bool = False) -> Changes:
-        """Mark a wheel as yanked (PEP 592), or with no reason as not: pip takes it only where it is pinned.
+        """Mark a wheel as yanked (PEP 592), or with None as not: pip takes it only where it is pinned.
 
-        :raises ChannelError: no index has a wheel of that name
+        :raises ChannelError: no index has a wheel of that name, or the reason is empty
         """
+        reason = None if reason is None else public_reason(reason)
+        if self.store.stat(LIST_KEY) is None:
+            raise ChannelError("no wheel index is here", where=self.store.address, fix="check the address")
         with self._writing(dry_run) as lease:
             settings = self._settings()
             touched: dict[tuple[Place, str], Files] = {}
@@ -170,8 +178,8 @@ class WheelIndex:
                 lease.check()
                 self.store.put_new(key, path, sha256=digest, cache=IMMUTABLE)
                 self.store.put_new(f"{key}.metadata", metadata, sha256=metadata_digest, cache=IMMUTABLE)
-            except ChannelError as error:
-                raise (_other(f"{self.store.address}/{key}") if _is_other(error) else error) from error
+            except OtherContentError as error:
+                raise _other(f"{self.store.address}/{key}") from error
             size = path.stat().st_size
         return file_entry(one.file, digest, size, metadata_digest, one.sha256, one.wheel.requires_python)
 
@@ -205,8 +213,13 @@ class WheelIndex:
     def _settings(self) -> dict[str, Any]:
         content = self.store.read(LIST_KEY)
         where = f"{self.store.address}/{LIST_KEY}"
-        data = {} if content is None else load(content, where, fix="restore it from a backup")
-        return {"version": 1, "url": None, "indexes": [], **data}
+        fix = "restore it from a backup"
+        data = {} if content is None else load(content, where, fix=fix)
+        settings = {"version": 1, "url": None, "indexes": [], **data}
+        fault = _fault(settings)
+        if fault is not None:
+            raise ChannelError("is no list of wheel indexes", where=where, found=fault, fix=fix)
+        return settings
 
     def _places(self, settings: dict[str, Any]) -> list[Place]:
         return [Place(str(one["rocm"]), str(one["arch"])) for one in settings["indexes"]]
@@ -220,12 +233,25 @@ class WheelIndex:
         return read_projects(self.store.read(key), f"{self.store.address}/{key}")
 
 
-def _is_other(error: ChannelError) -> bool:
-    return type(error) is ChannelError and "other content" in error.what
+def _fault(settings: dict[str, Any]) -> str | None:
+    """What is wrong with ``wheels.json``."""
+    url, indexes = settings["url"], settings["indexes"]
+    if settings["version"] != 1:
+        return f"version {settings['version']}"
+    if url is not None and not isinstance(url, str):
+        return "`url` is no text"
+    if not isinstance(indexes, list) or not all(isinstance(one, dict) for one in indexes):
+        return "`indexes` is no list of objects"
+    for one in indexes:
+        rocm, arch = one.get("rocm"), one.get("arch")
+        if not RELEASE.fullmatch(str(rocm)) or not ARCH.fullmatch(str(arch)):
+            return f"an index for ROCm {rocm!r} and GPU arch {arch!r}"
+    return None
 
 
-def _other(where: str) -> ChannelError:
-    error = other_content(where)
-    error.what = "a wheel of this name with other content is in the index already"
-    error.fix = "raise its version, or give it a build tag (PEP 427): published files never change"
-    return error
+def _other(where: str) -> OtherContentError:
+    return OtherContentError(
+        "a wheel of this name with other content is in the index already",
+        where=where,
+        fix="raise its version, or give it a build tag (PEP 427): published files never change",
+    )

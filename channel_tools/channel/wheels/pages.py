@@ -18,6 +18,7 @@ from packaging.version import Version
 
 from channel_tools.channel.index.texts import load
 from channel_tools.channel.wheels.versions import release_tag
+from channel_tools.model.errors import ChannelError
 
 API_VERSION: Final = "1.1"
 SOURCE_KEY: Final = "_source-sha256"
@@ -79,9 +80,13 @@ def read_files(content: bytes | None, where: str) -> Files:
 
     :raises ChannelError: it cannot be read
     """
-    if content is None:
-        return {}
-    return {str(one["filename"]): one for one in load(content, where, fix=_REPAIR).get("files", [])}
+    found: Files = {}
+    for one in _entries(content, where, "files", "filename"):
+        hashes = one.get("hashes")
+        if not isinstance(one.get("url"), str) or not isinstance(hashes, dict) or "sha256" not in hashes:
+            raise _damaged(where, f"no url or no sha256 of {one['filename']}")
+        found[one["filename"]] = one
+    return found
 
 
 def project_pages(place: Place, name: str, files: Files) -> dict[str, bytes]:
@@ -110,9 +115,21 @@ def read_projects(content: bytes | None, where: str) -> list[str]:
 
     :raises ChannelError: it cannot be read
     """
-    if content is None:
-        return []
-    return [str(one["name"]) for one in load(content, where, fix=_REPAIR).get("projects", [])]
+    return [one["name"] for one in _entries(content, where, "projects", "name")]
+
+
+def _entries(content: bytes | None, where: str, section: str, name: str) -> list[dict[str, Any]]:
+    """The objects of a section, each with a text as its ``name``; none of a page that is not there."""
+    entries = [] if content is None else load(content, where, fix=_REPAIR).get(section, [])
+    if not isinstance(entries, list) or not all(
+        isinstance(one, dict) and isinstance(one.get(name), str) for one in entries
+    ):
+        raise _damaged(where, f"`{section}` is no list of objects with a {name}")
+    return entries
+
+
+def _damaged(where: str, found: str) -> ChannelError:
+    return ChannelError("is no page of a wheel index", where=where, found=found, fix=_REPAIR)
 
 
 def top_page(places: Mapping[Place, Sequence[str]], url: str | None) -> bytes:

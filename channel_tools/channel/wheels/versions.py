@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-_ARCH = re.compile(r"gfx[0-9]+[0-9a-f]{2}")
+ARCH = re.compile(r"gfx[0-9]+[0-9a-f]{2}")
+RELEASE = re.compile(r"\d+\.\d+")
+"""A ROCm release, X.Y."""
 _ROCM = re.compile(r"rocm([0-9]+)")
 
 
@@ -55,7 +57,7 @@ def local_facts(version: str) -> LocalFacts:
     except ValueError:  # InvalidVersion, and numbers without end
         return LocalFacts()
     segments = (local or "").split(".") if local else []
-    archs = tuple(segment for segment in segments if _ARCH.fullmatch(segment))
+    archs = tuple(segment for segment in segments if ARCH.fullmatch(segment))
     return LocalFacts(archs, _rocm(segments))
 
 

@@ -149,7 +149,7 @@ def _yanked(store: Store, index: SubdirIndex, yanked: Yanked) -> Iterator[Findin
         (
             "lists a yanked build that yanked.json has no reason for",
             index.removed - named,
-            "unyank and yank it with `rocm-channel`, which writes both",
+            "restore yanked.json from a backup, or give the reason again: `rocm-channel yank`",
         ),
         (
             "does not list a build that yanked.json says is yanked",

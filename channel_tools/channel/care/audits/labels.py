@@ -72,6 +72,9 @@ def _missing(indexes: Mapping[str, SubdirIndex], there: set[tuple[str, str, str]
     for label, name, axis in wanted - there:
         lacking.setdefault(label, []).append(f"{name} for {axis}")
     for label, names in sorted(lacking.items()):
+        index = indexes.get(subdir_key(label, "linux-64"))
+        if index is not None and not index.exists:  # a finding of its own
+            continue
         yield Finding(
             subdir_key(label, "linux-64"),
             "label",

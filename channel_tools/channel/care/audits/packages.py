@@ -40,6 +40,7 @@ def check_packages(
 ) -> Iterator[Finding]:
     """Files against records, in both directions, with each byte hashed.
 
+    :param index: where it does not exist, that is a finding already, and no file of it is one
     :param pending: keys that an unfinished transaction brings or deletes, so that no index need list them
     """
     seen: set[str] = set()
@@ -57,14 +58,14 @@ def check_packages(
             known = yanked.entries.get(stat.key, {}).get("record")
             if known is None:
                 continue
-        if known is None and stat.key in pending:
+        if known is None and (stat.key in pending or not index.exists):
             continue
         if known is None:
             yield Finding(
                 stat.key,
                 "package",
                 "is a package that no index lists",
-                fix="`rocm-channel prune` deletes it; publish it again to keep it",
+                fix="publish it again to keep it; `rocm-channel prune` deletes it once it is a day old",
             )
             continue
         yield from compared(stat.key, known, record)

@@ -11,8 +11,10 @@ from channel_tools.channel.care.audits.packages import compared
 from channel_tools.channel.care.upkeep import State
 from channel_tools.channel.index.records import record_of
 from channel_tools.channel.release import Release, ReleaseFile
+from channel_tools.channel.stores.content import stored_chunks, write_chunks
 from channel_tools.channel.stores.store import Store
 from channel_tools.channel.transaction.change import Record
+from channel_tools.model.package import read_package
 
 
 def check_releases(
@@ -67,7 +69,8 @@ def _check_file(
     subdir, _, name = file.key.rpartition("/")
     index = state.indexes.get(subdir)
     known = index.records.get(name) if index else None
-    if known is None and not (index and name in index.removed):
+    unread = index is not None and not index.exists  # a finding of its own
+    if known is None and not unread and not (index and name in index.removed):
         yield Finding(
             file.key,
             "release",
@@ -95,22 +98,26 @@ def _check_file(
         )
 
 
-def verified_again(store: Store, file: ReleaseFile, record: Record | None = None) -> Iterator[Finding]:
+def verified_again(
+    store: Store, file: ReleaseFile, record: Record | None = None, toolchain: str | None = None
+) -> Iterator[Finding]:
     """Read the binaries once more; the verdict of today's rules may differ from that of its time.
 
     :param record: what the index says of the file, to be held against what the file says
+    :param toolchain: what the channel says that the file was built with, looked at where ``record`` is given
     :raises DamagedFileError: it is no package
     """
-    import shutil
-
     from channel_tools.verify import verify_path
 
     with tempfile.TemporaryDirectory(prefix="rocm-channel-audit-") as folder:
         copy = Path(folder, file.key.rpartition("/")[2])
-        with store.open(file.key) as stream, copy.open("wb") as target:
-            shutil.copyfileobj(stream, target, 1 << 20)
+        write_chunks(stored_chunks(store, file.key), copy)
         if record is not None:
             yield from compared(file.key, record, record_of(copy))
+            found = read_package(copy).toolchain
+            if found not in (None, toolchain):
+                what = "was built with another toolchain than its channel says"
+                yield Finding(file.key, "verify", what, found, toolchain or "none", "yank it")
         report = verify_path(copy)
     before = set((file.verify or {}).get("targets") or ())
     if report.verdict != "pass":

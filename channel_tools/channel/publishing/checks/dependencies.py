@@ -99,7 +99,7 @@ def _elsewhere(candidate: Candidate, build: Build, name: str, spec: str) -> Reas
         wanted=f"{name} in the release, in the channel, or in one of its dependency channels: "
         + (", ".join(channels) or "it has none"),
         fix=f"publish {name} together with it, or name a channel that has it in channel.json "
-        "(`channel init --change --dependency-channel`)",
+        "(`rocm-channel channel init CHANNEL --change --dependency-channel`)",
     )
 
 

@@ -36,6 +36,25 @@ def second_build(candidate: Candidate) -> Iterator[Reason]:
         )
 
 
+def only_case(candidate: Candidate) -> Iterator[Reason]:
+    """A file name that differs from another one in capital letters only: some file systems mix the two up."""
+    first: dict[tuple[str, str], str] = {}
+    for key, index in candidate.present.items():
+        for file in (*index.records, *index.removed):
+            first.setdefault((index.subdir, file.lower()), f"{key}/{file}")
+    for build in candidate.builds:
+        other = first.setdefault((build.subdir, build.file.lower()), build.where)
+        if other.rpartition("/")[2] != build.file:
+            yield Reason(
+                "case",
+                build.where,
+                "has the name of another file but for capital letters",
+                found=other,
+                wanted="names that every file system and client keeps apart",
+                fix="spell version and build string as the other one does, and raise the build number",
+            )
+
+
 def one_version(candidate: Candidate) -> Iterator[Reason]:
     """One version and build number of each name and variant in a release.
 

@@ -93,18 +93,12 @@ def build_channels(package: Package) -> Sequence[str]:
 
     from conda_package_streaming.package_streaming import stream_conda_info
 
-    from channel_tools.model.errors import DamagedFileError
+    from channel_tools.channel.index.records import package_errors
 
-    try:
+    with package_errors(str(package.path)):
         for tar, member in stream_conda_info(str(package.path)):
             if member.name == "info/about.json":
                 handle = tar.extractfile(member)
                 about = json.load(handle) if handle else {}
                 return [str(url) for url in about.get("channels") or ()]
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        raise DamagedFileError(
-            "cannot be read as a conda package", where=package.path, found=f"{type(error).__name__}: {error}"
-        ) from error
     return []
