@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from channel_tools.channel.layout import SUFFIXES
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 app = typer.Typer(
     help="Attestations: who published this file, and to which channel?",
@@ -21,7 +21,7 @@ app = typer.Typer(
 ChannelUrl = Annotated[
     str, typer.Option("--channel", help="URL of the channel, as consumers name it; a label's with the label.")
 ]
-Packages = Annotated[list[Path], typer.Argument(help="Package files.", exists=True, dir_okay=False)]
+Packages = Annotated[list[Path], typer.Argument(parser=given.file, help="Package files.")]
 
 
 def _check_packages(packages: list[Path]) -> None:
@@ -75,7 +75,9 @@ def create(
     trust_config: Annotated[
         Path | None,
         typer.Option(
-            "--trust-config", help="Trust configuration of a private instance (default: the public one)."
+            "--trust-config",
+            parser=given.path,
+            help="Trust configuration of a private instance (default: the public one).",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the statements; sign nothing.")] = False,

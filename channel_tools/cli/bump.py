@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.progress import ByteBars
 from channel_tools.model.project import Project
 
@@ -27,7 +27,12 @@ def bump(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--source", metavar="SDIST|DIR", help="Its source distribution (default: fetched)."),
+        typer.Option(
+            "--source",
+            metavar="SDIST|DIR",
+            parser=given.path,
+            help="Its source distribution (default: fetched).",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change; write nothing.")

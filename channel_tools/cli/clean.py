@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 if TYPE_CHECKING:
     from channel_tools.diagnose.cleaning.clean import Stale
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def clean(
     trees: Annotated[
-        list[Path] | None, typer.Argument(metavar="[SOURCE_TREES]...", help="Source trees to look into.")
+        list[Path] | None,
+        typer.Argument(metavar="[SOURCE_TREES]...", parser=given.path, help="Source trees to look into."),
     ] = None,
     arch: Annotated[
         str | None,

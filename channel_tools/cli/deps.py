@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.progress import ByteBars
 from channel_tools.model.project import Project
 
@@ -20,6 +20,7 @@ Source = Annotated[
     typer.Option(
         "--source",
         metavar="SDIST|DIR",
+        parser=given.path,
         help="Source distribution, packed or not, in place of the one that the recipe names.",
     ),
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 if TYPE_CHECKING:
     from channel_tools.diagnose.doctor.doctor import Result
@@ -29,12 +29,12 @@ def doctor(
         typer.Option(
             "--root",
             help="Look at the host below this folder, or at a recorded one.",
-            exists=True,
-            file_okay=False,
+            parser=given.folder,
         ),
     ] = None,
     prefix: Annotated[
-        Path | None, typer.Option("--prefix", help="Environment to judge (default: the active one).")
+        Path | None,
+        typer.Option("--prefix", parser=given.path, help="Environment to judge (default: the active one)."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
     json_: options.Json = False,

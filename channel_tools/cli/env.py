@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 if TYPE_CHECKING:
     from channel_tools.client.env_check.check import EnvironmentCheck
@@ -29,7 +29,11 @@ def _env() -> None: ...
 def check(
     prefix: Annotated[
         Path,
-        typer.Argument(metavar="PREFIX", help="Folder of the environment: of conda, or of `python -m venv`."),
+        typer.Argument(
+            metavar="PREFIX",
+            parser=given.path,
+            help="Folder of the environment: of conda, or of `python -m venv`.",
+        ),
     ],
     arch: Annotated[
         str | None, typer.Option("--arch", help="GPU target it is for, when that is not this host's GPU.")

@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 
 def explain(
     log: Annotated[
-        str, typer.Argument(help="A log of any size, also compressed; - or nothing: standard input.")
+        str,
+        typer.Argument(
+            parser=given.text, help="A log of any size, also compressed; - or nothing: standard input."
+        ),
     ] = "-",
     every: Annotated[bool, typer.Option("--all", help="Show every finding whole.")] = False,
     require: Annotated[

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from channel_tools.cli import given
+
 if TYPE_CHECKING:
     from channel_tools.diagnose.smoke.devices import Device
     from channel_tools.diagnose.smoke.recording import Recording
@@ -17,9 +19,12 @@ SourceNames = Annotated[
     typer.Option("--source", help="amdsmi, amd-smi, rocm-smi or sysfs, in this order; may be repeated."),
 ]
 Prefix = Annotated[
-    Path | None, typer.Option("--prefix", help="Environment whose Python is used (default: this one).")
+    Path | None,
+    typer.Option("--prefix", parser=given.path, help="Environment whose Python is used (default: this one)."),
 ]
-Output = Annotated[Path | None, typer.Option("--output", help="Folder for samples, report and plot.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", parser=given.path, help="Folder for samples, report and plot.")
+]
 
 
 def source_names(given: list[str] | None) -> list[str]:

@@ -18,6 +18,7 @@ def mirror(
         list[Path],
         typer.Argument(
             metavar="LOCKS",
+            parser=given.path,
             help="Explicit lists, pixi.lock, conda-lock.yml; a pinned environment.yml beside them.",
         ),
     ],

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from channel_tools.cli import given
 from channel_tools.model.errors import ChannelToolsError
 from channel_tools.model.matrix import Matrix, check_subsets, read_matrix
 from channel_tools.model.project import Project
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Channel = Annotated[Path, typer.Option("--channel", help="Folder of the channel.")]
+Channel = Annotated[Path, typer.Option("--channel", parser=given.path, help="Folder of the channel.")]
 Archs = Annotated[list[str] | None, typer.Option("--arch", help="GPU target; may be repeated.")]
 Releases = Annotated[list[str] | None, typer.Option("--rocm", help="ROCm release, X.Y; may be repeated.")]
 Pythons = Annotated[list[str] | None, typer.Option("--python", help="Python version, X.Y; may be repeated.")]
@@ -29,15 +30,17 @@ ToolchainKind = Annotated[
     ),
 ]
 RocmPath = Annotated[
-    Path | None, typer.Option("--rocm-path", help="ROCm root (default: ROCM_PATH, /opt/rocm, the SDK root).")
+    Path | None,
+    typer.Option(
+        "--rocm-path", parser=given.path, help="ROCm root (default: ROCM_PATH, /opt/rocm, the SDK root)."
+    ),
 ]
 TrustedRoot = Annotated[
     Path | None,
     typer.Option(
         "--trusted-root",
         help="trusted_root.json of a private Sigstore instance (default: the public one).",
-        exists=True,
-        dir_okay=False,
+        parser=given.file,
     ),
 ]
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 def pin(
     files: Annotated[
-        list[Path], typer.Argument(help="An environment.yml; with --check, pinned files.", metavar="FILES")
+        list[Path],
+        typer.Argument(
+            parser=given.path, help="An environment.yml; with --check, pinned files.", metavar="FILES"
+        ),
     ],
     archs: options.Archs = None,
     rocm: Annotated[

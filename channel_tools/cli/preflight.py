@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.model.errors import ChannelToolsError
 from channel_tools.model.project import Project
 
@@ -28,11 +28,18 @@ def preflight(
         str, typer.Option("--build-type", help="Release (what conda's compilers ask for) or RelWithDebInfo.")
     ] = "Release",
     source: Annotated[
-        Path | None, typer.Option("--source", help="Folder with the source, in place of the recipe's own.")
+        Path | None,
+        typer.Option(
+            "--source", parser=given.path, help="Folder with the source, in place of the recipe's own."
+        ),
     ] = None,
     python: Annotated[
         Path | None,
-        typer.Option("--python", help="Python of the build environment; a PyTorch for ROCm in it is used."),
+        typer.Option(
+            "--python",
+            parser=given.path,
+            help="Python of the build environment; a PyTorch for ROCm in it is used.",
+        ),
     ] = None,
     rocm_path: options.RocmPath = None,
     env: Annotated[
@@ -44,7 +51,10 @@ def preflight(
         typer.Option("--force-env", help="The same for CMake, after the build script and its guards."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="New folder for the configuration, which is left there.")
+        Path | None,
+        typer.Option(
+            "--keep", parser=given.path, help="New folder for the configuration, which is left there."
+        ),
     ] = None,
     json_: options.Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from channel_tools.channel.care.prune import DAYS
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.care import Address, tell
 
 
@@ -16,7 +16,7 @@ def prune(
     channel: Address,
     locks: Annotated[
         list[Path] | None,
-        typer.Option("--lock", help="Lock file; what it names stays. May be repeated."),
+        typer.Option("--lock", parser=given.path, help="Lock file; what it names stays. May be repeated."),
     ] = None,
     days: Annotated[float, typer.Option("--days", min=0, help="Yanked builds stay this long.")] = DAYS,
     superseded: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.attesting import attester
 from channel_tools.cli.care import tell_solves
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def publish(
     packages: Annotated[
-        list[Path], typer.Argument(help="Packages of one release, or folders with them.", exists=True)
+        list[Path],
+        typer.Argument(parser=given.existing, help="Packages of one release, or folders with them."),
     ],
     channel: Annotated[str, typer.Option("--channel", help="Folder, file:///folder or s3://bucket/prefix.")],
     allow_missing: Annotated[

@@ -7,13 +7,17 @@ from typing import Annotated
 
 import typer
 
+from channel_tools.cli import given
 from channel_tools.cli.options import Json, error_json, print_json
 from channel_tools.model.project import project_root
 
 app = typer.Typer(help="Write each meta.yaml from its recipe.yaml, or check it.", no_args_is_help=True)
 
 RecipesDir = Annotated[
-    Path | None, typer.Option("--recipes-dir", help="Folder of recipes (default: recipes/ of the project).")
+    Path | None,
+    typer.Option(
+        "--recipes-dir", parser=given.path, help="Folder of recipes (default: recipes/ of the project)."
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.progress import ByteBars
 from channel_tools.model.project import Project
 
@@ -150,7 +150,9 @@ def verify_command(
 
 @app.command("mirror")
 def mirror_command(
-    folder: Annotated[Path, typer.Argument(help="Folder to write, for SOURCE_MIRROR on another host.")],
+    folder: Annotated[
+        Path, typer.Argument(parser=given.path, help="Folder to write, for SOURCE_MIRROR on another host.")
+    ],
     recipes: Recipes = None,
     archs: options.Archs = None,
     releases: options.Releases = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.progress import ByteBars
 from channel_tools.model.project import Project
 
@@ -21,7 +21,10 @@ def stage(
     releases: options.Releases = None,
     pythons: options.Pythons = None,
     into: Annotated[
-        Path | None, typer.Option("--into", help="Folder for the tree (default: work/stage/<file stem>).")
+        Path | None,
+        typer.Option(
+            "--into", parser=given.path, help="Folder for the tree (default: work/stage/<file stem>)."
+        ),
     ] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Leave out sources that cannot be had.")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Use no network: folders only.")] = False,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,8 @@ def verify(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="Packages, channel folders, wheels, archives, prefixes, folders or single files."
+            parser=given.path,
+            help="Packages, channel folders, wheels, archives, prefixes, folders or single files.",
         ),
     ],
     want: Annotated[
@@ -35,7 +36,9 @@ def verify(
     ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", help="Policy file, in place of the one that comes for the package."),
+        typer.Option(
+            "--policy", parser=given.path, help="Policy file, in place of the one that comes for the package."
+        ),
     ] = None,
     diff: Annotated[
         bool, typer.Option("--diff", help="Show what differs between two builds, and nothing else.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.gpus import Output, Prefix, SourceNames, keep, source_names
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def watch(
     prefix: Prefix = None,
     root: Annotated[
         Path | None,
-        typer.Option("--root", help="Look at a recorded host.", exists=True, file_okay=False),
+        typer.Option("--root", parser=given.folder, help="Look at a recorded host."),
     ] = None,
     output: Output = None,
     json_: options.Json = False,

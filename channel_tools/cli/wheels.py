@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.care import tell
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def wheels(
     to: Annotated[str, typer.Option("--to", help="Folder, file:///folder or s3://bucket/prefix.")],
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="WHEELS", help="Built wheels, or folders with them.", exists=True),
+        typer.Argument(metavar="WHEELS", parser=given.existing, help="Built wheels, or folders with them."),
     ] = None,
     rocm: Annotated[
         str | None, typer.Option("--rocm", help="ROCm release of wheels that do not name it, X.Y.")
@@ -30,7 +30,8 @@ def wheels(
         str | None, typer.Option("--url", help="Where consumers read, for the commands on the page.")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option("--policy", help="Policy of verify that each wheel must keep.", exists=True)
+        Path | None,
+        typer.Option("--policy", parser=given.file, help="Policy of verify that each wheel must keep."),
     ] = None,
     yank: Annotated[
         str | None, typer.Option("--yank", help="File name of a wheel that pip shall not choose any more.")

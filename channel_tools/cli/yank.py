@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from channel_tools.cli import options
+from channel_tools.cli import given, options
 from channel_tools.cli.care import Address, tell
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ def yank(
     reason: Annotated[str, typer.Option("--reason", help="Why; users read it on the page and at install.")],
     locks: Annotated[
         list[Path] | None,
-        typer.Option("--lock", help="Lock file; told when it names what is yanked. May be repeated."),
+        typer.Option(
+            "--lock", parser=given.path, help="Lock file; told when it names what is yanked. May be repeated."
+        ),
     ] = None,
     every: Every = False,
     dry_run: DryRun = False,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from channel_tools.cli import given
@@ -25,6 +30,18 @@ COMMANDS = {
     "pin --channel": ("pin", "environment.yml", "--channel"),
     "pin --output-dir": ("pin", "environment.yml", "--output-dir"),
     "mirror --to": ("mirror", "pixi.lock", "--to"),
+    "verify paths": ("verify",),
+    "verify --policy": ("verify", "x.conda", "--policy"),
+    "publish packages": ("publish", "--channel", "channel"),
+    "build --channel": ("build", "rocm-canary", "--channel"),
+    "plan --rocm-path": ("plan", "rocm-canary", "--rocm-path"),
+    "sources folder": ("sources", "mirror"),
+    "env PREFIX": ("env", "check"),
+    "doctor --prefix": ("doctor", "--prefix"),
+    "clean SOURCE_TREES": ("clean",),
+    "explain log": ("explain",),
+    "wheels --policy": ("wheels", "x.whl", "--to", "wheels", "--policy"),
+    "stage --into": ("stage", "vllm-rocm", "--into"),
 }
 
 
@@ -37,6 +54,35 @@ def test_an_empty_value_is_a_wrong_usage(
     done = CliRunner().invoke(app, [*COMMANDS[name], value])
     assert done.exit_code == 2 and "is empty" in done.output
     assert name.split()[-1] in done.output and not list(tmp_path.iterdir())
+
+
+def test_every_path_that_a_user_gives_is_read_so() -> None:
+    parsers = {given.path, given.existing, given.file, given.folder}
+    for command, parameter in parameters(get_command(app)):
+        kind = parameter.type_descriptor
+        if "Path" in str(kind.annotation):
+            assert kind.parameter_info.parser in parsers, f"{command}: {parameter.name}"
+
+
+def parameters(command: Any, name: str = "rocm-channel") -> Iterator[tuple[str, Any]]:
+    if not isinstance(command, TyperGroup):
+        yield from ((name, parameter) for parameter in command.params)
+        return
+    context = command.make_context(name, [], resilient_parsing=True)
+    for one in command.list_commands(context):
+        yield from parameters(command.get_command(context, one), f"{name} {one}")
+
+
+@pytest.mark.parametrize("parser", [given.existing, given.file, given.folder])
+def test_what_has_to_be_there(parser: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    there = {tmp_path: parser is not given.file, tmp_path / "file": parser is not given.folder}
+    for path, fits in {**there, tmp_path / "file" / "x": False, tmp_path / "none": False}.items():
+        if fits:
+            assert parser(str(path)) == path
+        else:
+            with pytest.raises(typer.BadParameter):
+                parser(str(path))
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.split()[-1] in ("--prefix", "--file")])
