@@ -215,6 +215,13 @@ def _of_urls(payload: Json) -> Any:
     return of_urls(payload)
 
 
+def _unmet(payload: Json) -> Any:
+    """Installed records that do not fit together: see :mod:`channel_tools.client.rattler_tasks`."""
+    from channel_tools.client.rattler_tasks import unmet
+
+    return unmet(payload)
+
+
 def _bases(payload: Json) -> Any:
     """URLs of channels: see :mod:`channel_tools.client.pinning.tasks`."""
     from channel_tools.client.pinning.tasks import bases
@@ -314,6 +321,7 @@ TASKS: dict[str, Callable[[Json], Any]] = {
     "read_lock": _read_lock,
     "solve": _solve,
     "solves": _solves,
+    "unmet": _unmet,
     "virtual": _virtual,
     "write_lock": _write_lock,
 }

@@ -10,6 +10,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -247,3 +248,27 @@ async def _of_urls(packages: Sequence[Sequence[Any]], ask: Sequence[str]) -> lis
 async def _records(channel: Any, names: Sequence[str], gateway: Any) -> Any:
     subdirs: Any = list(SUBDIRS)
     return await gateway.query([channel], subdirs, names, recursive=False)
+
+
+def unmet(payload: Json) -> Any:
+    """What installed records want of each other and do not get: ``{"records": [path, ...]}``.
+
+    The answer is a list of ``[record's path, spec, path of the record that does not fit it]``.
+    Only packages that are there are compared; a record or a spec that cannot be read is passed over.
+    """
+    from rattler import PrefixRecord
+
+    records: list[tuple[str, Any]] = []
+    for path in payload["records"]:
+        with suppress(Exception):
+            records.append((path, PrefixRecord.from_path(path)))
+    there = {record.name.normalized: (path, record) for path, record in records}
+    found = []
+    for path, record in records:
+        for text in (*record.depends, *record.constrains):
+            with suppress(Exception):
+                wanted = spec(text)
+                other = there.get(wanted.name.normalized)
+                if other is not None and not other[1].matches(wanted):
+                    found.append([path, text, other[0]])
+    return found

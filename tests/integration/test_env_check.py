@@ -483,6 +483,19 @@ def test_a_record_that_cannot_be_read_is_no_missing_dependency(env: Path) -> Non
     assert "dependency-missing" not in {one.kind for one in look(env).findings}
 
 
+@pytest.mark.parametrize(
+    ("key", "spec"),
+    [("depends", "helper >=99"), ("depends", "helper 1.* other_*"), ("constrains", "helper <0")],
+)
+def test_a_package_of_another_version_than_others_want(env: Path, key: str, spec: str) -> None:
+    path = record(env, "rocm-userspace")
+    data = json.loads(path.read_text())
+    data[key] = [*data.get(key, ()), spec, "absent >=99", "__glibc >=99"]
+    path.write_text(json.dumps(data))
+    finding = found(env, "dependency-unmet", quick=True)
+    assert finding.package == "helper" and finding.wanted == f"{spec} of rocm-userspace"
+
+
 def test_an_installation_that_was_broken_off(env: Path) -> None:
     (env / UNFINISHED).write_text("hip-demo-9-0\namdgpu-arch-9.4.2-gfx942_detected_0\n")
     assert found(env, "unfinished").found == "not there yet: hip-demo"

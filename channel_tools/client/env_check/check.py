@@ -30,7 +30,12 @@ from channel_tools.client.env_check.python import (
     shadows,
     two_distributions,
 )
-from channel_tools.client.env_check.records import missing_dependencies, two_records, unfinished
+from channel_tools.client.env_check.records import (
+    missing_dependencies,
+    two_records,
+    unfinished,
+    unmet_dependencies,
+)
 from channel_tools.client.host import Host
 from channel_tools.model.errors import EnvironmentCheckError
 
@@ -132,6 +137,7 @@ def check_environment(
         *prefix.faults,
         *two_records(prefix),
         *missing_dependencies(prefix),
+        *unmet_dependencies(prefix),
         *arch_findings(prefix, ours, want),
         *rocm_findings(ours, want),
         *over,

@@ -9,6 +9,7 @@ KINDS: Final[dict[str, str]] = {
     "record-unreadable": "a file of conda-meta that cannot be read",
     "unfinished": "an installation that was broken off",
     "dependency-missing": "packages that installed ones depend on, and that are not installed",
+    "dependency-unmet": "packages that others want another version or build of",
     "two-records": "two packages of one name in conda-meta, as two of amdgpu-arch",
     "package-gone": "a package in conda-meta whose files are gone",
     "file-missing": "files of a package that are not there",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from channel_tools import rattler_process
 from channel_tools.build.nodes import spec_name
-from channel_tools.channel.layout import ARCH_PACKAGE
+from channel_tools.channel.layout import ARCH_PACKAGE, ROCM_PACKAGE
 from channel_tools.client import prefix_facts
 from channel_tools.client.env_check.findings import Finding, listed
 from channel_tools.client.env_check.package import Package
 from channel_tools.client.env_check.prefix import Prefix
+from channel_tools.model.errors import EnvironmentCheckError
 
 
 def unfinished(prefix: Prefix) -> Iterator[Finding]:
@@ -69,3 +71,38 @@ def missing_dependencies(prefix: Prefix) -> Iterator[Finding]:
             package=name,
             files=tuple(one.info for one in by),
         )
+
+
+def unmet_dependencies(prefix: Prefix) -> Iterator[Finding]:
+    """Packages that are not of the version or build that others want, as after ``--no-deps`` or ``--force``.
+
+    Arch and release are told as such.
+    """
+    by_info = {one.info: one for one in prefix.records}
+    unmet: dict[str, list[str]] = {}
+    for info, spec, other in _unmet(prefix):
+        if by_info[other].name not in (ARCH_PACKAGE, ROCM_PACKAGE):
+            unmet.setdefault(other, []).append(f"{spec} of {by_info[info].name}")
+    for other, wants in sorted(unmet.items()):
+        package = by_info[other]
+        yield Finding(
+            "dependency-unmet",
+            f"{package.name} is not the one that other packages want",
+            other,
+            found=str(package),
+            wanted=listed(wants),
+            fix="install what the others want, or make the environment anew",
+            package=package.name,
+            files=(other,),
+        )
+
+
+def _unmet(prefix: Prefix) -> Iterator[tuple[str, str, str]]:
+    """Record, spec and the record that does not fit it; records as paths below the prefix."""
+    infos = {str(prefix.path / one.info): one.info for one in prefix.records}
+    try:
+        answer = rattler_process.call("unmet", {"records": list(infos)})
+    except rattler_process.RattlerCallError as error:
+        raise EnvironmentCheckError(f"cannot be judged: {error}", where=prefix.path) from error
+    for path, spec, other in answer:
+        yield infos[path], spec, infos[other]
