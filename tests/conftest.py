@@ -12,8 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Under nohup the tests, and all that they start, would not notice a closed terminal.
+# Under nohup, or in the background of a shell, what the tests start would notice no Ctrl-C or closed terminal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
