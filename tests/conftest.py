@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Under nohup, or in the background of a shell, what the tests start would notice no Ctrl-C or closed terminal.
+# Under nohup, or in the background of a shell, the tests and what they start would notice no Ctrl-C.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
