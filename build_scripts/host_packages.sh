@@ -61,6 +61,8 @@ if [[ ${1:-} == --with-tests ]]; then
   need chromium chromium
   need chromium-driver chromedriver
   need g++ g++
+  need unzip unzip
+  need python3-dev "$("${PYTHON:-python3}" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
   need dash dash
   need fish fish
   need tcsh tcsh

@@ -56,6 +56,8 @@ class Log:
             yield decoder.decode(block).encode(errors="replace") if decoder else block
 
     def _safely(self, size: int) -> bytes:
+        if self.truncated:  # some decompressors raise other errors when they are asked again
+            return b""
         try:
             return self._stream.read(size)
         except _BROKEN as error:

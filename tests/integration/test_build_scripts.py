@@ -146,7 +146,7 @@ class Work:
         """The environment that the script starts with: all of it."""
         row, prefix = self.row, self.prefix
         env = {
-            "PATH": f"{self.folder}/bin:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{self.folder}/bin:{Path(str(GCC_11)).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.source),
             "TMPDIR": str(self.folder / "tmp"),
             "LANG": "C.UTF-8",

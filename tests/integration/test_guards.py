@@ -27,6 +27,7 @@ VENV_BIN = Path(sys.executable).parent
 CLANG = shutil.which("clang++-19")
 # Debian 13 has GCC 11 in a folder of its own.
 GXX_BIN = Path(shutil.which("g++-11") or "/usr/bin/g++-11").parent
+GCC_FOLDERS = GXX_BIN.parent / "lib/gcc/x86_64-linux-gnu"
 GCCS = [n for n in range(11, 20) if shutil.which(f"gcc-{n}") and shutil.which(f"g++-{n}")]
 
 pytestmark = [
@@ -442,7 +443,7 @@ def test_hip_compiler_stops(build: Build, rocm: Path) -> None:
         ({"CC": None}, ["CC is not set"]),
         ({"CXX": "  "}, ["CXX is not set"]),
         ({"CXX": "no-such-g++"}, ["CXX names no program", "no-such-g++"]),
-        ({"CXX": "ccache g++", "PATH": "/usr/bin:/bin"}, ["CXX", "ccache"]),
+        ({"CXX": "ccache g++", "PATH": f"{GXX_BIN}:/usr/bin:/bin"}, ["CXX", "ccache"]),
         ({"CXX": "clang++-19"}, ["CXX is not GCC", "clang version"]),
         ({"CC": "clang-19"}, ["CC is not GCC"]),
         ({"CXX": "ls"}, ["CXX is not GCC"]),
@@ -483,9 +484,7 @@ def test_hip_compiler_that_keeps_another_gcc_stops(build: Build) -> None:
     )
     changes = {"HIP_CLANG_PATH": str(own), "CC": f"gcc-{OURS}", "CXX": f"g++-{OURS}"}
     done = build.run("guard_rocm >/dev/null; guard_compilers", **changes)
-    stops(
-        done, 63, "compilers", "selects another GCC than CXX", f"wanted: /usr/lib/gcc/x86_64-linux-gnu/{OURS}"
-    )
+    stops(done, 63, "compilers", "selects another GCC than CXX", f"wanted: {GCC_FOLDERS}/{OURS}")
     program(own / "clang++", f'case " $* " in *install-dir*) set -- "$@" --no-such;; esac; exec {CLANG} "$@"')
     done = build.run("guard_rocm >/dev/null; guard_compilers", **changes)
     stops(done, 63, "compilers", "refuses the GCC of CXX", "--no-such")
@@ -543,7 +542,7 @@ def test_host_flags_make_clang_read_the_headers_of_cxx(build: Build) -> None:
     names = ["HIP_HOST_FLAGS", "HIPFLAGS", "HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND"]
     seen = build.values(CHECKED, *names, HIPFLAGS="-O2")
     flags = seen["HIP_HOST_FLAGS"]
-    assert flags == f"--gcc-install-dir=/usr/lib/gcc/x86_64-linux-gnu/{OURS}"
+    assert flags == f"--gcc-install-dir={GCC_FOLDERS}/{OURS}"
     assert seen["HIPFLAGS"] == f"-O2 {flags}"
     assert seen["HIPCC_COMPILE_FLAGS_APPEND"] == seen["HIPCC_LINK_FLAGS_APPEND"] == flags
 
@@ -581,8 +580,8 @@ def test_cxx_with_launcher_and_options_is_taken_apart(build: Build) -> None:
         "CXXFLAGS": "-O2",
     }
     args = build.cmake_args(**changes)
-    assert f"-DCMAKE_CXX_COMPILER=/usr/bin/g++-{OURS}" in args
-    assert f"-DCMAKE_C_COMPILER=/usr/bin/gcc-{OURS}" in args
+    assert f"-DCMAKE_CXX_COMPILER={GXX_BIN}/g++-{OURS}" in args
+    assert f"-DCMAKE_C_COMPILER={GXX_BIN}/gcc-{OURS}" in args
     assert f"-DCMAKE_CXX_COMPILER_LAUNCHER={tools}/ccache" in args
     assert "-DCMAKE_C_COMPILER_LAUNCHER=ccache" in args
     assert any(arg.startswith("-DCMAKE_CXX_FLAGS=-m64 -pthread -O2 ") for arg in args)
@@ -591,7 +590,7 @@ def test_cxx_with_launcher_and_options_is_taken_apart(build: Build) -> None:
 def conda_gcc(build_prefix: Path, *, headers_in_gcc: bool) -> Path:
     """Debian's GCC in the folders of conda's compiler packages; returns the folder of the programs."""
     triple = "x86_64-conda-linux-gnu"
-    debian = Path("/usr/lib/gcc/x86_64-linux-gnu") / str(OURS)
+    debian = GCC_FOLDERS / str(OURS)
     command = [f"g++-{OURS}", "-dumpfullversion"]
     version = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     gcc = build_prefix / "lib/gcc" / triple / version
@@ -891,10 +890,10 @@ def test_hip_cmake_args(build: Build) -> None:
         f" -ffile-prefix-map={build.prefix}=/usr/src/prefix"
         f" -ffile-prefix-map=/build/build_env=/usr/src/build_prefix -ffile-prefix-map={rocm}=/opt/rocm"
     )
-    host_flags = f"--gcc-install-dir=/usr/lib/gcc/x86_64-linux-gnu/{OURS}"
+    host_flags = f"--gcc-install-dir={GCC_FOLDERS}/{OURS}"
     assert given == {
-        "CMAKE_C_COMPILER": f"/usr/bin/gcc-{OURS}",
-        "CMAKE_CXX_COMPILER": f"/usr/bin/g++-{OURS}",
+        "CMAKE_C_COMPILER": f"{GXX_BIN}/gcc-{OURS}",
+        "CMAKE_CXX_COMPILER": f"{GXX_BIN}/g++-{OURS}",
         "CMAKE_HIP_COMPILER": f"{rocm}/lib/llvm/bin/clang++",
         "CMAKE_HIP_COMPILER_ROCM_ROOT": rocm,
         "CMAKE_HIP_COMPILER_LAUNCHER": str(LIB / "hip_cuid.sh"),

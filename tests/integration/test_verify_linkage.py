@@ -23,6 +23,8 @@ from tests.integration.clang_hip import run
 from tests.nightly.mutations import damaged as mutate
 
 READERS = ("readelf", "llvm-readelf-19")
+# Debian 13 has GCC 11 in a folder of its own.
+GCC_11_FOLDER = Path(shutil.which("g++-11") or "/usr/bin/g++-11").parents[1] / "lib/gcc/x86_64-linux-gnu/11"
 LIBRARY = """
 #include <string>
 extern "C" int exported(int x) { return x + 1; }
@@ -142,7 +144,7 @@ def compile_library(folder: Path, compiler: str, *options: str, output: str = "l
             ("-fuse-ld=lld", "-Wl,-z,execstack", "-Wl,--hash-style=sysv"),
             {"executable_stack": True},
         ),
-        ("clang++-19", ("--gcc-install-dir=/usr/lib/gcc/x86_64-linux-gnu/11",), {}),
+        ("clang++-19", (f"--gcc-install-dir={GCC_11_FOLDER}",), {}),
     ],
 )
 def test_what_compilers_and_linkers_make(

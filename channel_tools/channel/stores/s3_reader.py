@@ -22,6 +22,8 @@ class S3Reader(io.RawIOBase):
     :raises ConflictError: another object took its place between two connections
     """
 
+    _body: Any = None  # also where the first request failed: Python closes what it forgets
+
     def __init__(self, client: Any, target: dict[str, str], where: str) -> None:
         self._client = client
         self._target = target
@@ -58,7 +60,7 @@ class S3Reader(io.RawIOBase):
         return 0
 
     def close(self) -> None:
-        if not self.closed:
+        if not self.closed and self._body is not None:
             self._body.close()
         super().close()
 
