@@ -387,7 +387,7 @@ ARCH_VARIABLES = (
 
 def gcc_folder() -> str:
     done = subprocess.run(["g++-11", "-print-libgcc-file-name"], capture_output=True, text=True, check=True)
-    return str(Path(done.stdout.strip()).parent)
+    return str(Path(done.stdout.strip()).resolve().parent)
 
 
 def hip_environment(work: Work) -> dict[str, str | None]:

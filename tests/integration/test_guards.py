@@ -603,8 +603,8 @@ def conda_gcc(build_prefix: Path, *, headers_in_gcc: bool) -> Path:
         (gcc / "include" / path.name).symlink_to(path)
     headers = gcc / "include/c++" if headers_in_gcc else build_prefix / triple / "include/c++" / version
     headers.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cp", "-rs", f"/usr/include/c++/{OURS}", headers], check=True)
-    (headers / triple).symlink_to(f"/usr/include/x86_64-linux-gnu/c++/{OURS}")
+    subprocess.run(["cp", "-rs", GXX_BIN.parent / f"include/c++/{OURS}", headers], check=True)
+    (headers / triple).symlink_to(GXX_BIN.parent / f"include/x86_64-linux-gnu/c++/{OURS}")
     sysroot = build_prefix / triple / "sysroot"
     (sysroot / "usr").mkdir(parents=True)
     for name in ("usr/include", "usr/lib", "lib", "lib64"):
