@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,22 @@ def test_each_host_gets_its_own(tmp_path: Path) -> None:
         }
     refused = [result for result in results if result["as"] == "unknown GPU"]
     assert refused and all(result["refused"] and not result["packages"] for result in refused)
+
+
+@pytest.mark.parametrize("toolchain", ["host", "conda"])
+def test_builds_of_a_host_that_is_newer_than_today(tmp_path: Path, toolchain: str) -> None:
+    """Debian 13 has glibc 2.41: its own builds are for such hosts, and no others may ask for that."""
+    made = release(tmp_path, depends=["__glibc >=2.99,<3.0.a0"])
+    channel = FolderChannel(tmp_path / "channel")
+    channel.add(made)
+    (channel.path / "channel.json").write_text(json.dumps({"version": 1, "toolchain": toolchain}))
+    new = [candidate(path) for path in made]
+    files = release_files(list(places(new, {})), new, {}, {})
+    if toolchain == "host":
+        assert chosen(read_back(channel.store, files, ()), "hip-demo", arch="gfx942")
+    else:
+        with pytest.raises(ChannelError, match="does not give its consumers"):
+            read_back(channel.store, files, ())
 
 
 def test_a_build_that_any_gpu_would_get(tmp_path: Path) -> None:

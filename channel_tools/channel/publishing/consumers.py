@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 from channel_tools.channel.layout import arch_label, combined_label, rocm_label
 from channel_tools.channel.release import ReleaseFile
@@ -12,13 +14,28 @@ from channel_tools.model import arch as registry
 
 DETECTED, DECLARED, UNKNOWN = "detected", "declared", "unknown GPU"
 _ISA_OF_NO_GPU = "999.9.9"
-_HOST = (
-    ("__unix", "0", "0"),
-    ("__linux", "6.8", "0"),
-    ("__glibc", "2.39", "0"),
-    ("__archspec", "1", "x86_64_v4"),
-)
+_GLIBC = (2, 39)
+_HOST = (("__unix", "0", "0"), ("__linux", "6.8", "0"), ("__archspec", "1", "x86_64_v4"))
 """A host of today. That packages ask for no newer glibc than they should is what `verify` looks at."""
+
+_ASKS_FOR_GLIBC = re.compile(r"__glibc >=(\d+)\.(\d+)")
+
+
+def glibc_of_hosts(toolchain: str | None, records: Iterable[Mapping[str, Any]]) -> str:
+    """Version of the C library of the hosts that a channel is for.
+
+    Builds with a host's own tools run on hosts that are as new as that one, whatever is usual today.
+
+    :param toolchain: the channel's
+    :param records: what its indexes have
+    """
+    asked = (
+        (int(found[1]), int(found[2]))
+        for record in (records if toolchain == "host" else ())
+        for text in record.get("depends", ())
+        if (found := _ASKS_FOR_GLIBC.match(text))
+    )
+    return ".".join(map(str, max([_GLIBC, *asked])))
 
 
 @dataclass(frozen=True)
@@ -52,8 +69,8 @@ class Case:
         wanted = f"{self.name} =={self.exact.version} {self.exact.build}" if self.exact else self.name
         return [wanted, f"python {self.python}.*"] if self.python else [wanted]
 
-    def virtual(self) -> list[list[str]]:
-        found = [list(package) for package in _HOST]
+    def virtual(self, glibc: str) -> list[list[str]]:
+        found = [*(list(package) for package in _HOST), ["__glibc", glibc, "0"]]
         if self.way != DECLARED and self.arch is not None:
             known = registry.lookup(self.arch)
             isa = known.isa if known and self.way == DETECTED else _ISA_OF_NO_GPU

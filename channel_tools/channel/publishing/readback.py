@@ -16,9 +16,10 @@ from channel_tools import rattler_process
 from channel_tools.channel.index.encoding import SubdirIndex, read_index
 from channel_tools.channel.layout import SUBDIRS, label_of, label_prefix, subdir_key
 from channel_tools.channel.publishing.checks.builds import of_record
-from channel_tools.channel.publishing.consumers import UNKNOWN, Case, cases_of, exactly
+from channel_tools.channel.publishing.consumers import UNKNOWN, Case, cases_of, exactly, glibc_of_hosts
 from channel_tools.channel.publishing.standins import missing_specs, write_stand_ins
 from channel_tools.channel.release import ReleaseFile
+from channel_tools.channel.settings import read_settings
 from channel_tools.channel.stores.store import Store
 from channel_tools.model.errors import ChannelError
 
@@ -83,6 +84,9 @@ class _Reader:
             if index.exists and content is not None:
                 (self.folder / key).mkdir(parents=True, exist_ok=True)
                 (self.folder / key / "repodata.json").write_bytes(content)
+        settings = read_settings(store)
+        records = (record for index in indexes.values() for record in index.records.values())
+        self.glibc = glibc_of_hosts(settings.toolchain if settings else None, records)
         self.missing = self._missing()
         if not self.others or not self.missing:
             self._assume()
@@ -100,7 +104,7 @@ class _Reader:
 
     def _answers(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
         solves = [
-            {"channels": self._channels(case), "specs": case.specs(), "virtual": case.virtual()}
+            {"channels": self._channels(case), "specs": case.specs(), "virtual": case.virtual(self.glibc)}
             for case in cases
         ]
         try:
