@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,9 +36,10 @@ def clean(
     from channel_tools.diagnose.cleaning.clean import find_stale, to_json
     from channel_tools.diagnose.cleaning.items import remove
     from channel_tools.diagnose.doctor.hosts import LiveHost
+    from channel_tools.model.arch import is_plain_target
     from channel_tools.model.errors import StorageError
 
-    if arch is not None and not re.fullmatch(r"gfx[1-9][0-9]?[0-9a-f]{2}", arch):
+    if arch is not None and not is_plain_target(arch):
         raise typer.BadParameter("is a GPU target, as gfx942", param_hint="--arch")
     if json_ and not (yes or dry_run):
         raise typer.BadParameter("cannot ask: give --dry-run or --yes", param_hint="--json")

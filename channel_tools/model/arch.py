@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_PLAIN_TARGET = re.compile(r"gfx[1-9][0-9]?[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, order=True)
@@ -14,6 +17,11 @@ class Arch:
 
     def __str__(self) -> str:
         return f"{self.target} (ISA {self.isa})"
+
+
+def is_plain_target(text: str) -> bool:
+    """Has it the form of one GPU target without features (``gfx942``), known to the registry or not?"""
+    return _PLAIN_TARGET.fullmatch(text) is not None
 
 
 def lookup(target: str) -> Arch | None:

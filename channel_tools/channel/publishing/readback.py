@@ -21,6 +21,7 @@ from channel_tools.channel.publishing.standins import missing_specs, write_stand
 from channel_tools.channel.release import ReleaseFile
 from channel_tools.channel.settings import read_settings
 from channel_tools.channel.stores.store import Store
+from channel_tools.channel.transaction.change import Record
 from channel_tools.model.errors import ChannelError
 
 
@@ -85,9 +86,9 @@ class _Reader:
                 (self.folder / key).mkdir(parents=True, exist_ok=True)
                 (self.folder / key / "repodata.json").write_bytes(content)
         settings = read_settings(store)
-        records = (record for index in indexes.values() for record in index.records.values())
+        records = [record for index in indexes.values() for record in index.records.values()]
         self.glibc = glibc_of_hosts(settings.toolchain if settings else None, records)
-        self.missing = self._missing()
+        self.missing = self._missing(records)
         if not self.others or not self.missing:
             self._assume()
 
@@ -132,9 +133,8 @@ class _Reader:
         self.others = (write_stand_ins(self._stand_ins, self.missing),)
         self.assumed = sorted(self.missing)
 
-    def _missing(self) -> dict[str, set[str]]:
+    def _missing(self, records: Sequence[Record]) -> dict[str, set[str]]:
         """Specs, by name, of what other channels must have for this release."""
-        records = [record for index in self.indexes.values() for record in index.records.values()]
         missing = missing_specs(records, {file.name for file in self.main})
         for python in {file.python for file in self.main if file.python}:
             missing.setdefault("python", set()).add(f"python {python}.*")

@@ -9,9 +9,9 @@ from typing import Final
 from channel_tools.diagnose.doctor import checks as c
 from channel_tools.diagnose.doctor.checks import Context, Outcome, check
 from channel_tools.diagnose.doctor.rocm_roots import all_roots
+from channel_tools.model.arch import is_plain_target
 
 _BITCODE: Final = ("amdgcn/bitcode", "lib/llvm/amdgcn/bitcode", "lib/llvm/lib/clang/*/lib/amdgcn/bitcode")
-_TARGET = re.compile(r"gfx[1-9][0-9]?[0-9a-f]{2}")
 _KINDS: Final = ("LIBRARY", "INCLUDE", "PACKAGE")
 _INSTALL: Final = "install ROCm, or make an SDK root to try things: bash build_scripts/rocm_sdk.sh .cache/sdk"
 _DISTRIBUTION: Final = (
@@ -105,7 +105,7 @@ def arch_variables(context: Context) -> Outcome:
     fix = f"unset {' '.join(given)}, and choose the arch with --arch"
     targets = {word for value in given.values() for word in re.split(r"[;,\s]+", value) if word}
     names = {target.partition(":")[0] for target in targets}
-    if any(not _TARGET.fullmatch(name) for name in names):
+    if any(not is_plain_target(name) for name in names):
         return c.error(text, fix, wanted="names of GPU targets, as gfx942")
     if len(names) > 1:
         return c.warning(text, fix)
